@@ -16,7 +16,7 @@ type attempt struct {
 
 	conn   *pgxpool.Conn
 	tx     managedTx
-	member *member // the member of a batch, which has the connection; nil: alone
+	member *member // the batch's member, which has the connection; nil: not in a batch
 }
 
 var (
@@ -37,14 +37,14 @@ func (a *attempt) Context(parent context.Context) context.Context {
 // Native implements sqltx.Carrier.
 func (a *attempt) Native() pgx.Tx { return &a.tx }
 
-// Commit implements stores.Attempt. Called again it returns the same.
+// Commit implements stores.Attempt. A second call returns the same.
 func (a *attempt) Commit(ctx context.Context) error { return a.end(ctx, (*claimtx.Tx).Commit) }
 
 // Rollback implements stores.Attempt.
 func (a *attempt) Rollback(ctx context.Context) error { return a.end(ctx, (*claimtx.Tx).Rollback) }
 
-// end returns the connection to the pool, which closes one whose session may have changed. If the
-// connection is in use, or a tracer panicked, it is removed from the pool and its socket closed:
+// end returns the connection to the pool, which closes it if its session may have changed. If the
+// connection is in use, or a tracer panicked, end removes it from the pool and closes its socket:
 // nothing else is safe while another goroutine reads from it.
 func (a *attempt) end(ctx context.Context, how func(*claimtx.Tx, context.Context) (claimtx.Left, error)) (err error) {
 	left := claimtx.InUse

@@ -16,7 +16,7 @@ var _ stores.Batcher = (*Store)(nil)
 // BatchLimit implements stores.Batcher. Each member takes one of the server's locks.
 func (s *Store) BatchLimit(concurrent int) int { return s.tables.BatchLimit(concurrent) }
 
-// BeginBatch implements stores.Batcher, in one round trip.
+// BeginBatch implements stores.Batcher in one round trip.
 func (s *Store) BeginBatch(ctx context.Context, claims []stores.Claim) (stores.Batch, error) {
 	consumer, err := s.tables.Known(claims[0].Key)
 	if err != nil {
@@ -66,7 +66,7 @@ func (b *batch) Members() []stores.Member { return b.members }
 // Server implements stores.Batch.
 func (b *batch) Server() uint64 { return b.Shared.Server }
 
-// Commit implements stores.Batch. Called again it returns the same.
+// Commit implements stores.Batch. A second call returns the same.
 func (b *batch) Commit(ctx context.Context) error { return b.giveBack(b.Shared.Commit(ctx)) }
 
 // Rollback implements stores.Batch.

@@ -40,8 +40,7 @@ func (t *memberTx) admit(ctx context.Context, sql string, args []any) (string, [
 	return sql, args, nil
 }
 
-// save makes the savepoint in a round trip of its own, where it cannot be combined with a
-// statement.
+// save makes the savepoint in a separate round trip, where it cannot be sent with a statement.
 func (t *memberTx) save(ctx context.Context) error {
 	if !t.member.Saving() {
 		return nil
@@ -57,8 +56,8 @@ func (t *memberTx) save(ctx context.Context) error {
 	return err
 }
 
-// rides reports whether the savepoint can be sent with a statement, as a batch. A batch cannot
-// have the statement's options.
+// rides reports whether the savepoint can be sent with a statement, as a batch. A batch does not
+// take the statement's options.
 func (t *memberTx) rides(sql string, args []any) bool {
 	if !t.member.Saving() || claimtx.Read(sql).Copy {
 		return false
@@ -73,8 +72,8 @@ func (t *memberTx) rides(sql string, args []any) bool {
 	return true
 }
 
-// ride sends the savepoint and a statement in one round trip, and returns the results of the
-// statement. The caller has acquired the attempt.
+// ride sends the savepoint and a statement in one round trip, and returns the statement's results.
+// The caller has acquired the attempt.
 func (t *memberTx) ride(ctx context.Context, sql string, args []any) (pgx.BatchResults, error) {
 	var batch pgx.Batch
 	batch.Queue(claimtx.Savepoint)
@@ -212,7 +211,7 @@ func (t *memberTx) Prepare(ctx context.Context, name, sql string) (*pgconn.State
 	return t.managedTx.Prepare(ctx, name, sql)
 }
 
-// Conn returns a closed connection. Its types are there; the transaction is not.
+// Conn returns a closed connection: its types are there, the transaction is not.
 func (t *memberTx) Conn() *pgx.Conn { return t.dead().Conn() }
 
 // LargeObjects returns those of a closed connection.
@@ -222,8 +221,7 @@ func (t *memberTx) LargeObjects() pgx.LargeObjects { return t.dead().LargeObject
 const deadTimeout = time.Second
 
 // dead returns the transaction of a closed connection, for a handler that wants the connection
-// itself. It must not have the one with the claims of others, and runs again in a transaction of
-// its own.
+// itself. It must not get the one with others' claims, and runs again in its own transaction.
 func (t *memberTx) dead() pgx.Tx {
 	_ = t.member.Apart("the connection")
 	ctx, cancel := context.WithTimeout(context.Background(), deadTimeout)
@@ -247,7 +245,7 @@ type closedTx struct{ pgx.Tx }
 func (closedTx) Conn() *pgx.Conn                { return nil }
 func (closedTx) LargeObjects() pgx.LargeObjects { return pgx.LargeObjects{} }
 
-// ridingRows are the rows of the last statement of a batch. Closing them closes the batch.
+// ridingRows are the rows of a batch's last statement. Closing them closes the batch.
 type ridingRows struct {
 	pgx.Rows
 
@@ -262,7 +260,7 @@ func (r *ridingRows) Next() bool {
 	return false
 }
 
-// Scan and Values close the rows when they fail.
+// Scan and Values close the rows on an error.
 
 func (r *ridingRows) Scan(dest ...any) error {
 	err := r.Rows.Scan(dest...)

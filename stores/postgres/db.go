@@ -36,7 +36,7 @@ func (db pgxDB) Send(ctx context.Context, s tables.Statement) (int64, error) {
 	return send(ctx, conn, s)
 }
 
-// acquire takes a connection from the pool. Its error says if the pool had none left.
+// acquire takes a connection from the pool. Its error says whether the pool had none left.
 func acquire(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Conn, error) {
 	conn, err := pool.Acquire(ctx)
 	if err == nil {
@@ -65,7 +65,7 @@ func send(ctx context.Context, to sender, s tables.Statement) (int64, error) {
 	return rows.CommandTag().RowsAffected(), err
 }
 
-// Batch implements tables.DB, in one round trip.
+// Batch implements tables.DB in one round trip.
 func (db pgxDB) Batch(ctx context.Context, statements ...tables.Statement) error {
 	conn, err := acquire(ctx, db.pool)
 	if err != nil {

@@ -29,21 +29,21 @@ func (s *Store) Examine(ctx context.Context, e stores.Examination) ([]stores.Fin
 	case shared && !s.pooled:
 		findings = append(findings, stores.Finding{
 			Check: "pooler", Severity: stores.SeverityWarning,
-			What: "a pooler in transaction mode is in between", Why: "it keeps no prepared statements and no LISTEN: statements fail now and then, and retries are not woken",
+			What: "a pooler in transaction mode is in between", Why: "it keeps no prepared statements and no LISTEN: statements fail now and then, and nothing wakes retries",
 			Fix: "add pgbouncer=transaction to the URL, or connect to the server itself",
 		})
 	case shared:
 		findings = append(findings, stores.Finding{
 			Check: "pooler", Severity: stores.SeverityNote,
-			What: "a pooler in transaction mode is in between", Why: "retries are not woken, but polled for, and what a handler sets in its session may stay for others",
+			What: "a pooler in transaction mode is in between", Why: "retries are polled for, as nothing wakes them, and what a handler sets in its session may stay for others",
 			Fix: "connect to the server itself, or to a pooler in session mode",
 		})
 	}
 	return findings, nil
 }
 
-// sharesSessions reports whether two connections get one session of the server, one after the
-// other.
+// sharesSessions reports whether two connections, one after the other, get the same session of the
+// server.
 func (s *Store) sharesSessions(ctx context.Context) (shared bool, err error) {
 	first, err := s.acquire(ctx)
 	if err != nil {

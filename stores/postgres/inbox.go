@@ -10,8 +10,8 @@ import (
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
 )
 
-// Begin implements stores.Inbox. Round trips: one if the claim is won, a second to find out why
-// not, and a third if the claim can be won after all.
+// Begin implements stores.Inbox. It takes one round trip if the claim is won, a second one to find
+// out why not, and a third if the claim can be won after all.
 func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stores.Verdict, error) {
 	consumer, err := s.tables.Known(c.Key)
 	if err != nil {

@@ -12,15 +12,15 @@ import (
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
 )
 
-// NewPublisher returns a publisher for one transaction of the caller or of a handler: the relay
-// of package middleware/outbox publishes its messages if, and only if, the transaction commits.
-// The transaction may be of any pool on the store's database. The store needs no registered
+// NewPublisher returns a publisher into one transaction, the caller's or a handler's: the relay of
+// package middleware/outbox publishes its messages if, and only if, the transaction commits. The
+// transaction may come from any pool on the store's database. The store needs no registered
 // consumer, but its Validate must have been called once.
 //
 // Messages without a UUID get one. If a message cannot be written, the error wraps
 // stores.ErrInvalidOutput or stores.ErrTooLarge, and the transaction is as before.
 //
-// Messages with an order key wait for other transactions that have written the same key: see
+// Messages with an order key wait for other transactions that wrote the same key: see
 // stores.PublisherConfig.Last. Two transactions that write the same keys in several calls and in
 // different order can deadlock; the server then ends one of them.
 func NewPublisher(tx pgx.Tx, s *Store, c stores.PublisherConfig) message.Publisher {

@@ -11,28 +11,28 @@ import (
 	"github.com/millpond-go/millpond/stores/postgres/internal/claimtx"
 )
 
-// Queue collects the statements of a handler made by [Queued]. They are sent together with COMMIT
-// after the handler has returned nil, in the order of the queue, so the handler does not see
-// their results. It belongs to one goroutine.
+// Queue collects the statements of a handler made by [Queued]. After the handler has returned nil
+// they are sent with COMMIT, in their order in the queue, so the handler does not see their
+// results. It is for one goroutine.
 type Queue struct {
 	statements []claimtx.Request
 }
 
-// Exec queues a statement. Its rows are not read.
+// Exec queues a statement. Rows that it returns are not read.
 func (q *Queue) Exec(sql string, args ...any) {
 	q.statements = append(q.statements, claimtx.Request{SQL: sql, Args: args, Rows: -1})
 }
 
 // ExecRows queues an INSERT, UPDATE, DELETE, SELECT or VALUES, without a WITH that changes rows. It
-// must change or return that many rows. Otherwise nothing is committed, and the attempt fails with
-// a [*RowsError].
+// must change or return exactly that many rows. Otherwise nothing is committed, and the attempt
+// fails with a [*RowsError].
 func (q *Queue) ExecRows(rows int64, sql string, args ...any) {
 	q.statements = append(q.statements, claimtx.Request{SQL: sql, Args: args, Rows: max(rows, 0)})
 }
 
 // StatementError is the error of a queued statement.
 type StatementError struct {
-	Number int    // number in the queue, from 1
+	Number int    // position in the queue, from 1
 	SQL    string // as it was queued
 	Err    error
 }
@@ -52,15 +52,15 @@ type RowsError struct{ Want, Got int64 }
 
 // Error implements error.
 func (e *RowsError) Error() string {
-	return fmt.Sprintf("it had to change or return %d rows, but did so with %d", e.Want, e.Got)
+	return fmt.Sprintf("it had to change or return %d rows, and the number was %d", e.Want, e.Got)
 }
 
-// Queued adapts a function that queues its statements to a handler for Router.AddConsumerHandler.
-// A single message takes two round trips: one for BEGIN and the claim, one for the statements and
-// COMMIT. The function can read with TxFromContext, in round trips of its own.
+// Queued adapts a function that queues its statements to a handler for Router.AddConsumerHandler. A
+// single message takes two round trips: one for BEGIN and the claim, one for the statements and
+// COMMIT. The function can read with TxFromContext, in separate round trips.
 //
-// The statements may take InboxConfig.CommitTimeout. A statement that would end the transaction
-// is refused with stores.ErrTxManaged. The errors are those of [Handler].
+// The statements may take InboxConfig.CommitTimeout. A statement that would end the transaction is
+// refused with stores.ErrTxManaged. Otherwise errors are those of [Handler].
 func Queued(f func(ctx context.Context, q *Queue, msg *message.Message) error) message.NoPublishHandlerFunc {
 	handle := sqltx.Handler(attemptKey{}, func(ctx context.Context, tx pgx.Tx, msg *message.Message) error {
 		q := &Queue{}

@@ -25,7 +25,7 @@ func TestServersThatOnlySpeakTheProtocolAreRefused(t *testing.T) {
 	}{
 		"CockroachDB": {
 			renamed("CockroachDB CCL v25.2.1 (x86_64-pc-linux-gnu, built 2025/06/04)"),
-			"postgres: the server is CockroachDB, which lacks advisory locks that lock, xmin and NOTIFY; use PostgreSQL 13 or later",
+			"postgres: the server is CockroachDB, which lacks working advisory locks, xmin and NOTIFY; use PostgreSQL 13 or later",
 		},
 		"YugabyteDB": {
 			renamed("PostgreSQL 15.12-YB-2025.1.0.0-b0 on x86_64-pc-linux-gnu, compiled by clang"),

@@ -6,7 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// managedRows count as in use until they are closed, or read to the end.
+// managedRows count as in use until they are closed or read to the end.
 type managedRows struct {
 	watchedRows
 
@@ -21,7 +21,7 @@ func (r *managedRows) Next() bool {
 	return false
 }
 
-// Scan and Values close the rows when they fail.
+// Scan and Values close the rows on an error.
 
 func (r *managedRows) Scan(dest ...any) error {
 	err := r.Rows.Scan(r.attempt.watched(dest)...)
@@ -64,7 +64,7 @@ func (r *managedRow) Scan(dest ...any) error {
 	}
 	r.scanned = true
 	failure := err
-	if errors.Is(err, pgx.ErrNoRows) { // no failure
+	if errors.Is(err, pgx.ErrNoRows) { // not a failure
 		failure = nil
 	}
 	r.attempt.Release(failure)
@@ -87,7 +87,7 @@ func (b *managedBatch) Close() error {
 	return err
 }
 
-// Rows of the driver itself are watched only for a handler that takes the connection from them.
+// The driver's own rows are watched only for a handler that takes the connection from them.
 
 type watchedRows struct {
 	pgx.Rows
@@ -105,7 +105,7 @@ func (r watchedRows) Conn() *pgx.Conn {
 	return r.Rows.Conn()
 }
 
-// watched returns dest, with destinations that receive rows wrapped.
+// watched returns dest, wrapping the destinations that receive rows.
 func (a *attempt) watched(dest []any) []any {
 	if len(dest) != 1 {
 		return dest
@@ -128,7 +128,7 @@ func (s watchedScanner) ScanRow(rows pgx.Rows) error {
 	return s.RowScanner.ScanRow(watchedRows{rows, s.attempt})
 }
 
-// watchCallback wraps the rows that the callback of a queued query gets.
+// watchCallback wraps the rows that a queued query's callback gets.
 func (a *attempt) watchCallback(query *pgx.QueuedQuery) {
 	if callback := query.Fn; callback != nil {
 		query.Fn = func(results pgx.BatchResults) error {

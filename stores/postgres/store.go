@@ -17,17 +17,17 @@ import (
 
 // Config configures a [Store]. The zero value is ready to use.
 type Config struct {
-	// Schema is the schema of millpond's tables; "" is the first of the connection's search_path.
-	// It must exist.
+	// Schema is the schema of millpond's tables, which must exist; "" is the first in the
+	// connection's search_path.
 	Schema string
 	// TablePrefix begins the tables' names; "" means "millpond_".
 	TablePrefix string
-	// Isolation of the handlers' transactions; "" means read committed. At a higher level a claim
-	// may fail with a serialization error. It counts as a delivery in flight: it is tried again,
-	// and stops no other message.
+	// Isolation is the level of handlers' transactions; "" means read committed. Above read
+	// committed a claim may fail with a serialization error. It then counts as in flight: the
+	// delivery asks again, and no other message stops.
 	Isolation pgx.TxIsoLevel
-	// AnyServer accepts a server that calls itself something other than PostgreSQL, or whose
-	// locks do not lock. The store refuses such servers otherwise.
+	// AnyServer accepts a server that calls itself something other than PostgreSQL, or whose locks
+	// do not work. Otherwise the store refuses such servers.
 	AnyServer bool
 }
 
@@ -55,7 +55,7 @@ var (
 	_ stores.PoolReporter = (*Store)(nil)
 )
 
-// New returns a store on a pool that stays the caller's. It does no I/O. Each running handler
+// New returns a store on a pool, which stays the caller's. It does no I/O. Each running handler
 // holds one connection, and the store sometimes needs one more, so the pool should have more
 // connections than there are deliveries in flight.
 func New(pool *pgxpool.Pool, c Config) (*Store, error) {
@@ -74,9 +74,8 @@ func New(pool *pgxpool.Pool, c Config) (*Store, error) {
 	return &Store{contract: t.Store(), tables: t, pool: pool}, nil
 }
 
-// Open returns a store on a pool of its own, opened from a URL; see the package
-// documentation for its parameters. It connects once, so that a wrong address,
-// database or password is an error here.
+// Open returns a store on a pool of its own, from a URL. The package documentation lists the
+// parameters. It connects once: a wrong address, database or password is an error.
 func Open(ctx context.Context, rawURL string) (*Store, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
@@ -136,7 +135,7 @@ func (s *Store) PoolUse() stores.PoolUse {
 	}
 }
 
-// Close closes the pool if Open has opened it.
+// Close closes the pool if Open opened it.
 func (s *Store) Close() error {
 	if s.tables.Close() && s.ownsPool {
 		s.pool.Close()
@@ -144,9 +143,9 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Listen implements stores.Waker, on a connection of its own that the pool's settings open and
-// its limit does not count. Notifications do not pass a pooler in transaction mode: then it
-// returns an error at once.
+// Listen implements stores.Waker, on a separate connection that the pool's settings open and its
+// limit does not count. Notifications do not pass a pooler in transaction mode: then it returns at
+// once an error that wraps errors.ErrUnsupported.
 func (s *Store) Listen(ctx context.Context, wake func()) error {
 	if s.pooled {
 		return pgurl.ErrNoListen

@@ -13,37 +13,35 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// TxFromContext returns the transaction that holds the claim, for use in a handler with the
-// context of its message. It reports false if there is no inbox on a Postgres store around the
-// handler.
+// TxFromContext returns the transaction that holds the claim, from the context of the handler's
+// message. It reports false outside an inbox on a Postgres store.
 //
-// The transaction is used like any pgx.Tx, savepoints (Begin, pgx.BeginFunc) included. Its Commit
-// and Rollback return stores.ErrTxManaged, as does SQL that would end it, and the attempt then
-// cannot be committed. After the handler has returned its methods return pgx.ErrTxClosed, and
-// Conn nil. Results of Conn and LargeObjects must not be kept: the connection serves other
-// messages afterwards.
+// Use the transaction like any pgx.Tx, with savepoints (Begin, pgx.BeginFunc) if needed. Its Commit
+// and Rollback, and SQL that would end it, return stores.ErrTxManaged, and the attempt then cannot
+// be committed. After the handler has returned, its methods return pgx.ErrTxClosed, and Conn
+// returns nil. Do not keep results of Conn and LargeObjects: the connection serves other messages
+// afterwards.
 //
 // In a batch (middleware.InboxConfig.BatchByHandler), statements that would affect other messages
-// return stores.ErrNotShared, and Conn returns a closed connection. The handler then runs again
-// in a transaction of its own.
+// return stores.ErrNotShared, and Conn returns a closed connection. The handler then runs again in
+// a transaction of its own.
 func TxFromContext(ctx context.Context) (pgx.Tx, bool) {
 	return sqltx.FromContext[pgx.Tx](ctx, attemptKey{})
 }
 
-// Handler adapts a function that wants the transaction to a handler for
-// Router.AddConsumerHandler. It returns stores.ErrNoTx without an inbox on a
-// Postgres store around it, and stores.ErrReentered when it is run twice in one
-// attempt.
+// Handler adapts a function that takes the transaction to a handler for Router.AddConsumerHandler.
+// The handler returns stores.ErrNoTx outside an inbox on a Postgres store, and stores.ErrReentered
+// when it runs twice in one attempt.
 func Handler(f func(ctx context.Context, tx pgx.Tx, msg *message.Message) error) message.NoPublishHandlerFunc {
 	handle := sqltx.Handler(attemptKey{}, f)
 	return func(msg *message.Message) error { return handle(msg) } // package router finds the store by the file of this function
 }
 
-// Lease makes a handler of two functions: effect runs first, outside the database, and write runs
-// in the transaction that completes the message, with the result of effect. If the completion
-// fails it is tried again while the lease lives, with write but without effect. It is for
-// handlers of InboxConfig.LeaseByHandler; without a lease it returns stores.ErrNoLease before the
-// effect. An inbox on another store completes nothing.
+// Lease makes a handler of two functions: effect runs first, outside the database; write runs in
+// the transaction that completes the message, with effect's result. If the completion fails, write
+// is repeated while the lease lives; effect is not. Use it for handlers in
+// InboxConfig.LeaseByHandler: without a lease it returns stores.ErrNoLease before the effect. With
+// an inbox on another store, nothing is completed.
 func Lease[R any](
 	effect func(ctx context.Context, msg *message.Message) (R, error),
 	write func(ctx context.Context, tx pgx.Tx, msg *message.Message, result R) error,
@@ -52,8 +50,7 @@ func Lease[R any](
 	return func(msg *message.Message) error { return handle(msg) } // package router finds the store by the file of this function
 }
 
-// managedTx is the pgx.Tx that handlers get: the transaction of an attempt, or a
-// savepoint in it.
+// managedTx is the pgx.Tx that handlers get: an attempt's transaction, or a savepoint in it.
 type managedTx struct {
 	attempt   *attempt
 	tx        pgx.Tx
@@ -91,8 +88,8 @@ func (t *managedTx) finish(ctx context.Context, end func(pgx.Tx, context.Context
 	return err
 }
 
-// admit checks that a statement of the handler would not end the transaction. A rewriter runs
-// here, so that the checked text is the one that is sent.
+// admit checks that a handler's statement would not end the transaction. A rewriter runs here, so
+// that the checked text is the one that is sent.
 func (t *managedTx) admit(ctx context.Context, sql string, args []any) (string, []any, error) {
 	sql, args, err := rewrite(ctx, t.tx.Conn(), sql, args)
 	if err != nil {
@@ -150,8 +147,8 @@ func (t *managedTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.R
 	return &managedRow{watchedRow: watchedRow{t.tx.QueryRow(ctx, sql, args...), t.attempt}}
 }
 
-// SendBatch checks the text of each query before any is sent. Its rows are the driver's own, so
-// the commit checks whose transaction it is.
+// SendBatch checks each query's text before any is sent. Its rows are the driver's own, so the
+// commit checks whose transaction it is.
 func (t *managedTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 	for _, query := range b.QueuedQueries {
 		var err error
@@ -181,7 +178,7 @@ func (t *managedTx) CopyFrom(ctx context.Context, table pgx.Identifier, columns 
 }
 
 // Prepare leaves a statement in the session, under a name that another message's handler may use
-// for a different one; a name that is the text itself cannot clash.
+// for a different one. A name that is the text itself cannot clash.
 func (t *managedTx) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
 	if name != "" && name != sql {
 		t.attempt.Mark()
@@ -203,7 +200,7 @@ func (t *managedTx) LargeObjects() pgx.LargeObjects {
 }
 
 // Conn bypasses the checks, so the commit checks whose transaction it is, and the connection is
-// closed after the attempt. Then it returns nil.
+// closed after the attempt. After that Conn returns nil.
 func (t *managedTx) Conn() *pgx.Conn {
 	if !t.attempt.Bare() {
 		return nil

@@ -9,15 +9,15 @@ import (
 	"github.com/millpond-go/millpond/stores/postgres/internal/claimtx"
 )
 
-// attempt is a transaction with a claim, on a connection of our connector. It is ended on the
-// connection itself, past database/sql, whose Commit has no context.
+// attempt is a transaction with a claim, on a connection of our connector. It is ended on that
+// connection, past database/sql, whose Commit has no context.
 type attempt struct {
 	claimtx.Tx
 
 	begun  beginning // the context that database/sql holds
 	conn   *conn
 	tx     *sql.Tx
-	ending sync.Mutex // the connection is not given back while this is held
+	ending sync.Mutex // while held, the connection is not given back
 }
 
 var (
@@ -36,7 +36,7 @@ func (a *attempt) Context(parent context.Context) context.Context {
 // Native implements sqltx.Carrier.
 func (a *attempt) Native() *sql.Tx { return a.tx }
 
-// Emit implements stores.Emitter. The lock is for a goroutine of the handler that ends the
+// Emit implements stores.Emitter. The lock is needed for a handler's goroutine that ends the
 // transaction.
 func (a *attempt) Emit(outputs []stores.Output) error {
 	a.ending.Lock()
@@ -44,7 +44,7 @@ func (a *attempt) Emit(outputs []stores.Output) error {
 	return a.Tx.Emit(outputs)
 }
 
-// Commit implements stores.Attempt. Called again it returns the same.
+// Commit implements stores.Attempt. A second call returns the same.
 func (a *attempt) Commit(ctx context.Context) error { return a.end(ctx, (*claimtx.Tx).Commit) }
 
 // Rollback implements stores.Attempt.

@@ -25,7 +25,7 @@ func (s *Store) BatchLimit(concurrent int) int {
 	return s.tables.BatchLimit(concurrent)
 }
 
-// BeginBatch implements stores.Batcher, in one round trip.
+// BeginBatch implements stores.Batcher in one round trip.
 func (s *Store) BeginBatch(ctx context.Context, claims []stores.Claim) (stores.Batch, error) {
 	consumer, err := s.tables.Known(claims[0].Key)
 	if err != nil {
@@ -49,8 +49,8 @@ func (s *Store) BeginBatch(ctx context.Context, claims []stores.Claim) (stores.B
 	return b, nil
 }
 
-// batchBeginning is the context of a BeginTx that makes the driver begin with claims. It ends
-// like beginning.
+// batchBeginning is the context of a BeginTx that makes the driver begin with claims. It ends as
+// beginning does.
 type batchBeginning struct {
 	context.Context //nolint:containedctx // this is a context
 
@@ -104,12 +104,12 @@ type batch struct {
 	*claimtx.Shared
 
 	members []stores.Member
-	own     []*member // members whose claims were won
+	own     []*member // the members whose claims were won
 	conn    *conn
 	tx      *sql.Tx
 	over    sync.Once
 	idle    atomic.Bool // the connection is not in use
-	closing sync.Mutex  // closes one statement at a time once it is idle
+	closing sync.Mutex  // one statement is closed at a time once the connection is idle
 }
 
 // Members implements stores.Batch.
@@ -118,7 +118,7 @@ func (b *batch) Members() []stores.Member { return b.members }
 // Server implements stores.Batch.
 func (b *batch) Server() uint64 { return b.Shared.Server }
 
-// Commit implements stores.Batch. Called again it returns the same.
+// Commit implements stores.Batch. A second call returns the same.
 func (b *batch) Commit(ctx context.Context) error { return b.giveBack(b.Shared.Commit(ctx)) }
 
 // Rollback implements stores.Batch.
@@ -150,7 +150,7 @@ func (b *batch) end() {
 	})
 }
 
-// leave tells database/sql. Nothing is sent.
+// leave tells database/sql that the transaction is over. Nothing is sent.
 func (b *batch) leave() {
 	for _, m := range b.own {
 		if m.tx != nil {
@@ -164,7 +164,7 @@ func (b *batch) leave() {
 type member struct {
 	*claimtx.Member
 
-	counts claimtx.Tx // its statements
+	counts claimtx.Tx // counts its statements
 	batch  *batch
 	tx     *sql.Tx
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
 )
 
-// beginning is the context of a BeginTx that makes the driver begin with a claim. It ends with
-// the context of Begin until the claim is won, and never afterwards. database/sql asks for Done
-// once it has the transaction, in order to roll it back; this type keeps them apart without a
-// context, a callback and their locks for each message.
+// beginning is the context of a BeginTx that makes the driver begin with a claim. Until the claim
+// is won it ends with Begin's context, and afterwards never. database/sql asks for Done once it has
+// the transaction, in order to roll it back. This type keeps the two apart without a context, a
+// callback and their locks for each message.
 type beginning struct {
 	context.Context //nolint:containedctx // this is a context
 
@@ -25,9 +25,9 @@ type beginning struct {
 	consumer int64
 	claim    *stores.Claim
 	attempt  *attempt
-	won      atomic.Bool // connecting may leave goroutines that ask, too
+	won      atomic.Bool // atomic, because connecting may leave goroutines that ask
 
-	verdict stores.Verdict // unless BeginTx failed for another reason than errNotWon
+	verdict stores.Verdict // set unless BeginTx failed for another reason than errNotWon
 }
 
 // Done implements context.Context.

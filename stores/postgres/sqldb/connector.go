@@ -17,8 +17,8 @@ import (
 )
 
 // NewConnector returns a connector of pgx's database/sql driver. Its transactions can begin
-// together with a claim, and are watched while they hold one. Otherwise its connections behave
-// like pgx's; sql.Conn.Raw hands out a value with a method Conn() *pgx.Conn, not a *stdlib.Conn.
+// together with a claim, and are watched while they hold one. Otherwise its connections behave like
+// pgx's, but sql.Conn.Raw hands out a value with a method Conn() *pgx.Conn, not a *stdlib.Conn.
 //
 //	db := sql.OpenDB(sqldb.NewConnector(config))
 func NewConnector(config *pgx.ConnConfig, options ...stdlib.OptionOpenDB) driver.Connector {
@@ -54,7 +54,7 @@ func (connectorDriver) Open(string) (driver.Conn, error) {
 	return nil, errors.New("sqldb: use sql.OpenDB with the connector")
 }
 
-// stdConn keeps the name of the field apart from its method Conn.
+// stdConn keeps the field's name apart from its method Conn.
 type stdConn = stdlib.Conn
 
 // conn is a connection of our connector. Like every driver.Conn it is used by one goroutine at a
@@ -77,13 +77,13 @@ var (
 	_ driver.Pinger             = (*conn)(nil)
 )
 
-// IsValid implements driver.Validator: a connection whose session may have changed is closed.
+// IsValid implements driver.Validator. A connection whose session may have changed is closed.
 func (c *conn) IsValid() bool {
 	pg := c.Conn().PgConn()
 	return !c.stale.Load() && !pg.IsClosed() && !pg.IsBusy() && pg.TxStatus() == 'I'
 }
 
-// holder is the attempt or member that uses the connection, and watches its statements.
+// holder is the attempt or member that uses the connection and watches its statements.
 type holder interface {
 	Admit(query string) error
 	Acquire() error
@@ -121,7 +121,7 @@ func (c *conn) exec(ctx context.Context, held holder, query string, args []drive
 	return watched(c, held, query, func() (driver.Result, error) { return c.stdConn.ExecContext(ctx, query, args) })
 }
 
-// unlessBusy replaces the driver's error for a lost connection if rows are open on it.
+// unlessBusy replaces the driver's error for a lost connection if rows are open on the connection.
 func (c *conn) unlessBusy(err error) error {
 	if errors.Is(err, driver.ErrBadConn) && isBusy(c.Conn()) {
 		return errRowsOpen
@@ -159,9 +159,9 @@ func (c *conn) query(ctx context.Context, held holder, query string, args []driv
 	return &rows{Rows: std, held: held}, nil
 }
 
-// recovered makes an error of a panic in a handler's query, of a tracer or an argument: after a panic
-// database/sql would keep the transaction locked. The statement stays in use, so that nothing is
-// committed and the connection is closed.
+// recovered turns a panic in a handler's query, from a tracer or an argument, into an error: after
+// a panic database/sql would keep the transaction locked. The statement stays in use, so nothing is
+// committed, and the connection is closed.
 func recovered(err *error) {
 	if r := recover(); r != nil {
 		*err = fmt.Errorf("sqldb: %w", callback.Panicked("the driver", r))
@@ -173,7 +173,7 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 	return c.prepare(ctx, c.holder(), c, query)
 }
 
-// runner runs a prepared statement by its text, which pgx finds prepared.
+// runner runs a prepared statement by its text, under which pgx has it prepared.
 type runner interface {
 	driver.ExecerContext
 	driver.QueryerContext
@@ -209,7 +209,7 @@ func (r *rows) Close() error {
 	return err
 }
 
-// stmt runs by its text, so that it is watched, too.
+// stmt runs by its text, so that it is watched as well.
 type stmt struct {
 	*stdlib.Stmt
 
@@ -258,7 +258,7 @@ func (s *stmt) Close() error {
 	return err
 }
 
-// heldTx is what database/sql ends when the handler calls Commit or Rollback, or when the attempt
+// heldTx is what database/sql ends when the handler calls Commit or Rollback, or after the attempt
 // has ended the transaction itself.
 type heldTx struct{ attempt *attempt }
 

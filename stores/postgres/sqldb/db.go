@@ -53,8 +53,7 @@ func send(ctx context.Context, to sqlstore.Conn, s tables.Statement) (int64, err
 	return sqlstore.Send(ctx, to, s)
 }
 
-// portable converts arguments to types that every driver accepts: text for PostgreSQL's own
-// types.
+// portable converts arguments to types that every driver accepts: text for PostgreSQL's own types.
 func portable(args []any) []any {
 	converted := make([]any, len(args))
 	for i, arg := range args {
@@ -107,7 +106,7 @@ func byteArray(values [][]byte) string {
 
 // Batch implements tables.DB: in one round trip with pgx, statement by statement with others.
 func (d sqlDB) Batch(ctx context.Context, statements ...tables.Statement) error {
-	if d.heeds() { // it is pgx's
+	if d.heeds() { // pgx's driver
 		if sent, err := d.sendBatch(ctx, statements); sent || err != nil {
 			return err
 		}

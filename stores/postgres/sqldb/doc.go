@@ -12,14 +12,13 @@
 //	db, err := sql.Open("postgres", "postgres://billing@db/billing")
 //	store, err := sqldb.New(db, sqldb.Config{})
 //
-// A handler gets the transaction as its parameter from [Handler], or from the message's context
-// by [TxFromContext].
+// A handler gets the transaction as its parameter from [Handler], or with [TxFromContext].
 //
 // # URL
 //
 // The schemes are postgres+sql:// and postgresql+sql://, because postgres:// opens package
-// postgres; [Open] and [OpenDB] accept all of them. Parameters are those of package postgres,
-// including pool_max_conns and pgbouncer.
+// postgres; [Open] and [OpenDB] accept all of them. Parameters are those of package postgres, with
+// pool_max_conns and pgbouncer.
 //
 // # What it guarantees
 //
@@ -27,11 +26,11 @@
 // claim, each statement of the handler is checked, and Commit, Rollback and SQL that ends the
 // transaction return stores.ErrTxManaged.
 //
-// On any other *sql.DB the claim is one more round trip, and a handler that ends the transaction
-// is noticed instead of refused. A handler that ends it in SQL and begins another one goes
-// unnoticed unless Config.ProveCommit is set; stores.Capabilities.CommitUnproven says so. Use
-// [Handler] there, so that failures of the database and of the handler are distinguished.
+// On any other *sql.DB the claim takes one more round trip, and a handler that ends the transaction
+// is noticed, not refused. A handler that ends it in SQL and begins another one goes unnoticed
+// unless Config.ProveCommit is set; stores.Capabilities.CommitUnproven says so. Use [Handler]
+// there, so that failures of the database and of the handler can be told apart.
 //
-// docs/stores.md compares both ways, with costs and poolers; docs/store-internals.md says what
-// such a *sql.DB cannot prove.
+// docs/stores.md compares both ways, with costs and poolers. docs/store-internals.md says what such
+// a *sql.DB cannot prove.
 package sqldb

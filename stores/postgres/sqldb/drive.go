@@ -12,11 +12,10 @@ import (
 	"github.com/millpond-go/millpond/internal/sqlstore"
 )
 
-// Drivers of the caller's are called on goroutines of their own, because not all of them honor
-// contexts.
+// A caller's driver is called on a separate goroutine, because not all drivers honor contexts.
 
-// connect waits for a connection no longer than ctx: lib/pq ignores it while it logs in, and a
-// pooler may delay that for minutes. A connection that comes later is given back.
+// connect waits for a connection until ctx ends: lib/pq ignores it while it logs in, and a pooler
+// may delay that for minutes. A connection that comes later is given back.
 func connect(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 	var (
 		conn *sql.Conn
@@ -37,7 +36,7 @@ func connect(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 	return conn, sqlstore.Exhausted(ctx, db, err)
 }
 
-// openTx begins a transaction that lives as long as lasting, and waits for it no longer than ctx:
+// openTx begins a transaction that lives as long as lasting, and waits for it until ctx ends:
 // lib/pq sends BEGIN without checking a context. A transaction that comes later is given back.
 func openTx(ctx, lasting context.Context, db *sql.DB, opts *sql.TxOptions) (*sql.Conn, *sql.Tx, error) {
 	o := &opening{}
@@ -55,14 +54,14 @@ func openTx(ctx, lasting context.Context, db *sql.DB, opts *sql.TxOptions) (*sql
 	return nil, nil, sqlstore.Exhausted(ctx, db, ctx.Err())
 }
 
-// waited is a call of the driver with someone waiting for it.
+// waited is a call of the driver that somebody waits for.
 type waited struct {
 	call   func()
 	broken func(error) // the driver panicked or exited its goroutine
 	late   func()      // the call returned too late
 }
 
-// await reports whether the call returned before the end of ctx.
+// await reports whether the call returned before ctx ended.
 func await(ctx context.Context, w waited) bool {
 	done := make(chan struct{})
 	go func() {
@@ -121,7 +120,7 @@ func (o *opening) giveBack() {
 	}, o.broken)
 }
 
-// drive calls f, and with it the driver, and recovers. broken is called with a panic or a
+// drive calls f, and with it the driver, and recovers. It calls broken after a panic or a
 // runtime.Goexit.
 func drive(f func(), broken func(error)) {
 	err := errors.New("the driver exited its goroutine (runtime.Goexit)")
@@ -134,7 +133,7 @@ func drive(f func(), broken func(error)) {
 }
 
 // discard closes a connection whose driver has not returned from a call. database/sql holds the
-// locks of that call, so conn.Close would wait for ever; its place in the pool is lost.
+// locks of that call, so conn.Close would wait for ever. Its place in the pool is lost.
 func discard(conn *sql.Conn) {
 	_ = conn.Raw(func(driverConn any) error {
 		if c, ok := driverConn.(driver.Conn); ok {

@@ -13,7 +13,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// ending is the end of a plainAttempt, on a goroutine of its own. database/sql waits, without a
+// ending is the end of a plainAttempt, on a separate goroutine. database/sql waits, without a
 // bound, for a statement that a goroutine of the handler left running, and not every driver can
 // cancel it.
 type ending struct {
@@ -22,13 +22,13 @@ type ending struct {
 	judged    chan struct{} // closed when a given-up ending may roll back
 	gone      atomic.Bool   // the handler had ended the transaction, so it is rolled back
 
-	// Written before it ends.
+	// Written before the goroutine ends.
 	err   error
 	busy  bool // rows were open at the end
 	loose bool // effects may be committed without the claim
 }
 
-// The stages of an ending. An abandoned one reaches no further stage.
+// The stages of an ending. One that was given up reaches no further stage.
 const (
 	waiting    int32 = iota // waiting for the connection
 	asking                  // asking the server, or rolling back
@@ -49,8 +49,8 @@ func (e *ending) reach(stage int32) bool {
 	}
 }
 
-// giveUp keeps the ending from sending COMMIT, unless it may have been sent, and returns the
-// stage that it has reached.
+// giveUp keeps the ending from sending COMMIT, unless that may have been sent, and returns the
+// stage it had reached.
 func (e *ending) giveUp() (stage int32) {
 	e.abandoned.Store(true)
 	for {
@@ -61,10 +61,10 @@ func (e *ending) giveUp() (stage int32) {
 	}
 }
 
-// errAbandoned ends a given-up ending; no caller sees it.
+// errAbandoned ends a given-up ending. No caller sees it.
 var errAbandoned = errors.New("sqldb: the attempt was given up")
 
-// cleanupTimeout bounds the end of an attempt whose context ended before.
+// cleanupTimeout bounds the end of an attempt whose context had already ended.
 const cleanupTimeout = 2 * time.Second
 
 // end ends the transaction.
@@ -73,8 +73,8 @@ func (a *plainAttempt) end(ctx context.Context, how func(context.Context, *endin
 	return a.ending.err
 }
 
-// endInTime runs how, and gives it up when ctx ends. A given-up ending waits until the connection
-// is free, rolls back and closes it; a COMMIT that was sent goes on, too.
+// endInTime runs how, and gives it up when ctx ends. An ending that was given up waits until the
+// connection is free, rolls back and closes it; a COMMIT that was already sent goes on.
 func (a *plainAttempt) endInTime(ctx context.Context, how func(context.Context, *ending) error) *ending {
 	e, over := &ending{judged: make(chan struct{})}, make(chan struct{})
 	go func() {
@@ -113,7 +113,7 @@ func (a *plainAttempt) endInTime(ctx context.Context, how func(context.Context, 
 	return given
 }
 
-// left returns what is known of a transaction whose ending got no further than a stage.
+// left returns what is known about a transaction whose ending got as far as a stage.
 func (a *plainAttempt) left(ctx context.Context, e *ending, stage int32, why error) (err error, loose bool) { //nolint:revive // the error is not the result
 	switch stage {
 	case committing:
@@ -124,9 +124,8 @@ func (a *plainAttempt) left(ctx context.Context, e *ending, stage int32, why err
 	return pkg.NotCommitted(errors.Join(stores.ErrTxAborted, sqltx.ErrEscaped, why)), e.gone.Load()
 }
 
-// sealIfFree seals the claim of a handler that has ended its transaction. The transaction must
-// not be ended by us meanwhile, because every claim would then be free. A late answer seals
-// nothing.
+// sealIfFree seals the claim of a handler that ended its transaction. We must not end that
+// transaction meanwhile, because then every claim would be free. A late answer seals nothing.
 func (a *plainAttempt) sealIfFree(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 	"github.com/millpond-go/millpond/stores/postgres/internal/claimtx"
 )
 
-// loan is the connection of a member that database/sql sees.
+// loan is a member's connection as database/sql sees it.
 type loan struct {
 	sqltx.Loan
 
@@ -89,8 +89,8 @@ func hasOptions(args []driver.NamedValue) bool {
 	return false
 }
 
-// save makes the savepoint in a round trip of its own, where it cannot be combined with a
-// statement: the driver returns rows for a single query only.
+// save makes the savepoint in a separate round trip, where it cannot be sent with a statement: the
+// driver returns rows only for a single query.
 func (l loan) save(ctx context.Context, query string) error {
 	if !l.member.Saving() {
 		return nil
@@ -115,8 +115,7 @@ func (l loan) QueryContext(ctx context.Context, query string, args []driver.Name
 	return l.conn.query(ctx, l.member, query, args)
 }
 
-// PrepareContext implements driver.ConnPrepareContext. The driver chooses the name of a
-// statement.
+// PrepareContext implements driver.ConnPrepareContext. The driver chooses the statement's name.
 func (l loan) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
 	if err := l.save(ctx, query); err != nil {
 		return nil, err

@@ -14,10 +14,10 @@ import (
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
 )
 
-// This file is for a *sql.DB of the caller's, whose driver knows nothing of claims.
+// This file is for a caller's *sql.DB, whose driver knows nothing of claims.
 
-// beginPlain decides the claim with calls that every driver has. A first delivery costs one round
-// trip more than the handler's own transaction.
+// beginPlain decides the claim with calls that every driver has. A first delivery takes one more
+// round trip than the handler's own transaction.
 func (s *Store) beginPlain(ctx context.Context, consumer int64, c *stores.Claim) (stores.Attempt, stores.Verdict, error) {
 	a, verdict, err := claimtx.Twice(c, func(c *stores.Claim) (*plainAttempt, stores.Verdict, error) { return s.tryPlain(ctx, consumer, c) })
 	switch {
@@ -29,7 +29,7 @@ func (s *Store) beginPlain(ctx context.Context, consumer int64, c *stores.Claim)
 	return a, verdict, nil
 }
 
-// tryPlain returns an attempt, or else a verdict and no transaction.
+// tryPlain returns an attempt, or a verdict and no transaction.
 func (s *Store) tryPlain(ctx context.Context, consumer int64, c *stores.Claim) (*plainAttempt, stores.Verdict, error) {
 	a, err := s.open(ctx)
 	if err != nil {
@@ -53,7 +53,7 @@ func (s *Store) open(ctx context.Context) (*plainAttempt, error) {
 	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
 	conn, tx, err := openTx(ctx, lasting, s.db, &sql.TxOptions{Isolation: s.level()})
-	if err == nil && !stop() { // it is already being rolled back
+	if err == nil && !stop() { // already being rolled back
 		_, _ = tx.Rollback(), conn.Close()
 		err = context.Cause(ctx)
 	}
@@ -100,7 +100,7 @@ func (a *plainAttempt) claim(ctx context.Context, on sqlstore.Conn, c *stores.Cl
 }
 
 // send sends a statement in one round trip: pgx prepares statements that it sees often, and other
-// drivers prepare each one with arguments.
+// drivers prepare each one that has arguments.
 func (a *plainAttempt) send(ctx context.Context, on sqlstore.Conn, text string, args []any, read func(tables.Rows) error) error {
 	if !a.store.isPgx {
 		text, args = claimtx.Literal(text, args), nil
@@ -133,8 +133,8 @@ func (a *plainAttempt) judge(ctx context.Context, c *stores.Claim) (stores.Verdi
 	return tables.Judge(c, &row, seen)
 }
 
-// errLoose is ErrEscaped of a handler that may have gone on without a transaction, so that its
-// effects may be committed without the claim.
+// errLoose is ErrEscaped for a handler that may have gone on without a transaction, whose effects
+// may be committed without the claim.
 var errLoose = fmt.Errorf("%w, and may have written without it", sqltx.ErrEscaped)
 
 const pkg sqltx.Package = "postgres"

@@ -18,7 +18,7 @@ import (
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
 )
 
-// plainAttempt is a transaction of a caller's *sql.DB that holds a claim. Its statements are not
+// plainAttempt is a transaction on a caller's *sql.DB that holds a claim. Its statements are not
 // watched.
 type plainAttempt struct {
 	plainTx
@@ -33,9 +33,9 @@ type plainAttempt struct {
 	outcome sqltx.Outcome
 	ending  *ending // the result of Commit or Rollback, once over
 
-	mu      sync.Mutex // a given-up ending goes on
+	mu      sync.Mutex // needed because a given-up ending goes on
 	at      time.Time  // the time in the claim's row
-	failure error      // the error of the handler or of COMMIT
+	failure error      // the handler's or COMMIT's
 }
 
 var (
@@ -60,7 +60,7 @@ func (a *plainAttempt) Returned(err error) {
 	a.noteFailure(err)
 }
 
-// noteFailure keeps a driver's error; the handler's other errors say nothing about the database.
+// noteFailure keeps a driver's error. The handler's other errors say nothing about the database.
 func (a *plainAttempt) noteFailure(err error) {
 	if !tables.IsDrivers(err) {
 		return
@@ -72,7 +72,8 @@ func (a *plainAttempt) noteFailure(err error) {
 	}
 }
 
-// Interrupted implements stores.Interruptible, by the error of the typed handler or of COMMIT.
+// Interrupted implements stores.Interruptible. It goes by the error of the typed handler or of
+// COMMIT.
 func (a *plainAttempt) Interrupted() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -86,7 +87,7 @@ func (a *plainAttempt) Interrupted() error {
 func (*plainAttempt) Refuses(err error) bool { return tables.RefusesValue(err) }
 
 // Escaped implements stores.Escapable. It also reports true for a handler that ended the
-// transaction by SQL and may have gone on without one.
+// transaction in SQL and may have gone on without one.
 func (a *plainAttempt) Escaped(ctx context.Context) (bool, error) {
 	row, err := a.store.tables.SettledRow(ctx, a.consumer, a.claimed.Key.ID)
 	if err != nil || row.Found && a.wrote(&row) {
@@ -118,7 +119,7 @@ func (a *plainAttempt) seal(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// Commit implements stores.Attempt. Called again it returns the same.
+// Commit implements stores.Attempt. A second call returns the same.
 func (a *plainAttempt) Commit(ctx context.Context) error {
 	return a.outcome.Commit(func() error { return a.end(ctx, a.commit) })
 }
@@ -137,11 +138,11 @@ func (a *plainAttempt) commit(ctx context.Context, e *ending) error {
 	case ended:
 		return a.instead(ctx, e, errors.Join(errLoose, doomed))
 	case lost, aborted:
-		// The aborted or lost transaction may be another one than the one with the claim.
+		// The aborted or lost transaction may not be the one with the claim.
 		return a.instead(ctx, e, errors.Join(stores.ErrTxAborted, sqltx.ErrEscaped, doomed))
 	case busy:
 		e.busy = true
-		if doomed != nil || a.store.config.ProveCommit { // nothing can be asked any more
+		if doomed != nil || a.store.config.ProveCommit { // too late to ask anything
 			return a.instead(ctx, e, errors.Join(stores.ErrTxBusy, sqltx.ErrEscaped, doomed))
 		}
 	case unknownStatus, running:
@@ -160,7 +161,7 @@ func (a *plainAttempt) commit(ctx context.Context, e *ending) error {
 	if !e.reach(committing) {
 		return a.instead(ctx, e, errAbandoned)
 	}
-	// Without cancellation: it would end the server's wait for a synchronous standby.
+	// Without cancellation, which would end the server's wait for a synchronous standby.
 	return a.committed(ctx, e, a.finish(context.WithoutCancel(ctx), e, (*sql.Tx).Commit))
 }
 
@@ -172,7 +173,7 @@ func (a *plainAttempt) Emit(outputs []stores.Output) error {
 	return a.store.tables.Stage(&a.staged, outputs)
 }
 
-// emit writes the staged outputs. Without a proof another transaction may take them.
+// emit writes the staged outputs. Without a proof, another transaction may get them.
 func (a *plainAttempt) emit(ctx context.Context) error {
 	for _, s := range a.staged {
 		err := a.send(context.WithoutCancel(ctx), a.tx, s.Text, s.Args, s.Read)
@@ -188,7 +189,7 @@ func (a *plainAttempt) emit(ctx context.Context) error {
 	return nil
 }
 
-// instead rolls back for a reason. A failed rollback ends the transaction, too.
+// instead rolls back for a reason. A failed rollback also ends the transaction.
 func (a *plainAttempt) instead(ctx context.Context, e *ending, reason error) error {
 	ctx = context.WithoutCancel(ctx)
 	e.gone.Store(errors.Is(reason, errLoose))
@@ -196,8 +197,8 @@ func (a *plainAttempt) instead(ctx context.Context, e *ending, reason error) err
 	return pkg.NotCommitted(reason)
 }
 
-// afterwards seals a claim whose effects may be committed. A handler that called Commit or
-// Rollback cannot have gone on with its transaction.
+// afterwards seals a claim whose effects may be committed. A handler that called Commit or Rollback
+// cannot have gone on with its transaction.
 func (a *plainAttempt) afterwards(ctx context.Context, e *ending, reason, rollback error) error {
 	if errors.Is(reason, errLoose) && !errors.Is(rollback, sql.ErrTxDone) {
 		e.loose = true
@@ -209,7 +210,7 @@ func (a *plainAttempt) afterwards(ctx context.Context, e *ending, reason, rollba
 	return rollback
 }
 
-// unlessOurs returns why the running transaction may not be the one that holds the claim, or nil.
+// unlessOurs returns why the running transaction may not be the one with the claim, or nil.
 func (a *plainAttempt) unlessOurs(ctx context.Context) error {
 	err := a.send(context.WithoutCancel(ctx), a.tx, a.store.tables.Owned(), []any{a.consumer, a.claimed.Key.ID}, nil)
 	switch {
@@ -226,7 +227,7 @@ func (a *plainAttempt) unlessOurs(ctx context.Context) error {
 }
 
 // committed judges the driver's result of COMMIT. An error proves that nothing was committed only
-// if it is the server's, or one that the driver derives from its answer.
+// if it is the server's, or one that the driver derives from the server's answer.
 func (a *plainAttempt) committed(ctx context.Context, e *ending, err error) error {
 	switch {
 	case err == nil:
@@ -247,7 +248,7 @@ func (a *plainAttempt) committed(ctx context.Context, e *ending, err error) erro
 	return pkg.CommitUnknown(err)
 }
 
-// lib/pq's errors about a transaction's status have no values to compare with.
+// lib/pq's errors about a transaction's status are not values to compare with.
 
 // saysAborted: COMMIT was answered by a rollback, or would have been.
 func saysAborted(err error) bool {

@@ -10,13 +10,13 @@ import (
 	"github.com/millpond-go/millpond/stores/postgres/internal/claimtx"
 )
 
-// plainTx is a transaction of a caller's *sql.DB, with its connection.
+// plainTx is a transaction on a caller's *sql.DB, with its connection.
 type plainTx struct {
 	conn    *sql.Conn
 	tx      *sql.Tx
 	cancel  context.CancelFunc // ends the transaction's context
 	session claimtx.Session
-	socket  net.Conn // with pgx; other drivers do not expose it
+	socket  net.Conn // with pgx only; other drivers do not expose it
 }
 
 // finish ends the transaction and gives the connection back. ctx bounds it as far as the driver
@@ -60,8 +60,8 @@ const (
 	lost // lost with the connection
 )
 
-// status asks pgx. Other drivers check the transaction in Commit or not at all: of them only a
-// lost connection is known.
+// status asks pgx. Other drivers check the transaction in Commit or not at all; of them only a lost
+// connection is known.
 func (t *plainTx) status() (status txStatus) {
 	_ = t.conn.Raw(func(driverConn any) error {
 		native, ok := driverConn.(pgxConn)

@@ -12,7 +12,7 @@ import (
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
 )
 
-// NewPublisher returns a publisher for one transaction of the caller or of a handler, like
+// NewPublisher returns a publisher into one transaction, the caller's or a handler's, like
 // postgres.NewPublisher.
 func NewPublisher(tx *sql.Tx, s *Store, c stores.PublisherConfig) message.Publisher {
 	switch {

@@ -21,22 +21,21 @@ import (
 
 // Config configures a [Store]. The zero value is ready to use.
 type Config struct {
-	// Schema is the schema of millpond's tables; "" is the first of the connection's search_path.
-	// It must exist.
+	// Schema is the schema of millpond's tables, which must exist; "" is the first in the
+	// connection's search_path.
 	Schema string
 	// TablePrefix begins the tables' names; "" means "millpond_".
 	TablePrefix string
-	// Isolation of the handlers' transactions: read committed (also as sql.LevelDefault),
-	// repeatable read or serializable. At a higher level a claim may fail with a serialization
-	// error. It counts as a delivery in flight: it is tried again, and stops no other message.
+	// Isolation is the level of handlers' transactions: read committed (also as sql.LevelDefault),
+	// repeatable read or serializable. Above read committed a claim may fail with a serialization
+	// error. It then counts as in flight: the delivery asks again, and no other message stops.
 	Isolation sql.IsolationLevel
-	// ProveCommit asks the server before each COMMIT whether the transaction is still the one
-	// that holds the claim, for one more round trip. It is for a *sql.DB that is not OpenDB's or
-	// NewConnector's, whose commits prove it without extra cost. See
-	// stores.Capabilities.CommitUnproven.
+	// ProveCommit asks the server before each COMMIT whether the transaction is still the one with
+	// the claim, for one more round trip. It is for a *sql.DB that is not OpenDB's or
+	// NewConnector's; theirs prove it without extra cost. See stores.Capabilities.CommitUnproven.
 	ProveCommit bool
-	// AnyServer accepts a server that calls itself something other than PostgreSQL, or whose
-	// locks do not lock. The store refuses such servers otherwise.
+	// AnyServer accepts a server that calls itself something other than PostgreSQL, or whose locks
+	// do not work. Otherwise the store refuses such servers.
 	AnyServer bool
 }
 
@@ -57,7 +56,7 @@ type Store struct {
 	tables *tables.Tables
 	db     *sql.DB
 	ownsDB bool
-	ours   *connector // nil: the caller's own
+	ours   *connector // nil: the caller's *sql.DB
 	isPgx  bool       // the caller's *sql.DB uses pgx's driver
 	lender sqltx.Lender
 	config Config
@@ -75,12 +74,12 @@ var (
 	_ stores.PoolReporter = (*Store)(nil)
 )
 
-// New returns a store on a *sql.DB that stays the caller's. It does no I/O. Each running handler
+// New returns a store on a *sql.DB, which stays the caller's. It does no I/O. Each running handler
 // holds one connection, and the store sometimes needs one more, so SetMaxOpenConns should allow
 // more than there are deliveries in flight.
 //
-// New recognizes a *sql.DB of OpenDB, or on a connector of NewConnector. With any other the first
-// delivery of a message costs one round trip more, and Capabilities says what its commit cannot
+// New recognizes a *sql.DB from OpenDB, or on a connector of NewConnector. With any other, a
+// message's first delivery takes one more round trip, and Capabilities says what its commit cannot
 // prove.
 func New(db *sql.DB, c Config) (*Store, error) {
 	if db == nil {
@@ -102,8 +101,8 @@ func New(db *sql.DB, c Config) (*Store, error) {
 	return s, nil
 }
 
-// Open returns a store on a *sql.DB of its own, opened from a URL as OpenDB does. It
-// connects once, so that a wrong address, database or password is an error here.
+// Open returns a store on a *sql.DB of its own, opened from a URL as OpenDB does. It connects once:
+// a wrong address, database or password is an error.
 func Open(ctx context.Context, rawURL string) (*Store, error) {
 	u, err := parse(rawURL)
 	if err != nil {
@@ -113,7 +112,7 @@ func Open(ctx context.Context, rawURL string) (*Store, error) {
 }
 
 // OpenDB opens a *sql.DB from a URL, for New and for the program's other work. The package
-// documentation describes the parameters; those of millpond's tables are for Open. It does no
+// documentation describes the parameters; those of millpond's tables are only for Open. It does no
 // I/O. The caller closes it.
 func OpenDB(rawURL string) (*sql.DB, error) {
 	u, err := parse(rawURL)
@@ -194,7 +193,7 @@ func (s *Store) Capabilities() stores.Capabilities {
 // PoolUse implements stores.PoolReporter.
 func (s *Store) PoolUse() stores.PoolUse { return sqlstore.PoolUse(s.db) }
 
-// Close closes the *sql.DB if Open has opened it.
+// Close closes the *sql.DB if Open opened it.
 func (s *Store) Close() error {
 	if !s.tables.Close() {
 		return nil
@@ -209,10 +208,10 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Listen implements stores.Waker, on a connection of its own that does not count towards the
-// limit of the *sql.DB. It needs a connector of this package: with any other, and behind a pooler
-// in transaction mode, it returns an error that wraps errors.ErrUnsupported at once, and retry
-// workers poll.
+// Listen implements stores.Waker, on a separate connection that does not count towards the limit of
+// the *sql.DB. It needs a connector of this package. With any other, and behind a pooler in
+// transaction mode, it returns at once an error that wraps errors.ErrUnsupported, and retry workers
+// poll.
 func (s *Store) Listen(ctx context.Context, wake func()) error {
 	if err := s.hears(); err != nil {
 		return err
@@ -252,9 +251,9 @@ func (s *Store) ListenOutbox(ctx context.Context, wake func(stores.OutboxWake)) 
 	return s.tables.ListenOutbox(ctx, s.apart, wake)
 }
 
-// Begin implements stores.Inbox. Round trips with our connector: one if the claim is won, a
-// second to find out why not, and a third if the claim can be won after all. Otherwise BEGIN and
-// ROLLBACK take round trips of their own.
+// Begin implements stores.Inbox. With our connector it takes one round trip if the claim is won, a
+// second one to find out why not, and a third if the claim can be won after all. Otherwise BEGIN
+// and ROLLBACK take separate round trips.
 func (s *Store) Begin(ctx context.Context, c stores.Claim) (stores.Attempt, stores.Verdict, error) {
 	consumer, err := s.tables.Known(c.Key)
 	if err != nil {

@@ -43,7 +43,7 @@ func integerArray(values []int64) []byte {
 
 const (
 	nullLength   = 0xffffffff // instead of a length
-	arrayHasNull = 7          // the last byte of the flag that tells of nulls
+	arrayHasNull = 7          // the last byte of the flag for nulls
 )
 
 // beginArray returns the header of an array with one dimension, with room for its elements.

@@ -20,9 +20,9 @@ type Won struct {
 	server uint64
 }
 
-// Claim decides the claim on a connection without a transaction. If the claim is not won, or
-// after an error, the connection is without one again. Round trips: one if the claim is won, a
-// second to find out why not, and two more if the claim can be won after all.
+// Claim decides the claim on a connection without a transaction. If the claim is not won, or after
+// an error, the connection again has none. It takes one round trip if the claim is won, a second
+// one to find out why not, and one or two more if the claim can be won after all.
 func Claim(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int64, c *stores.Claim) (Won, stores.Verdict, error) {
 	won, verdict, err := Twice(c, func(c *stores.Claim) (won Won, verdict stores.Verdict, err error) {
 		if won, err = try(ctx, conn, t, consumer, c); err == nil && won.Tx == nil {
@@ -39,8 +39,8 @@ func Claim(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int64
 }
 
 // Twice tries a claim, and tries again if it can be won after all: for a failed message that is
-// redelivered, or one whose predecessor in its order key ended just now. try returns what it has
-// won, or a verdict.
+// redelivered, or one whose predecessor in its order key has just ended. try returns what it won,
+// or a verdict.
 func Twice[A comparable](c *stores.Claim, try func(*stores.Claim) (A, stores.Verdict, error)) (A, stores.Verdict, error) {
 	var none A
 	won, verdict, err := try(c)
@@ -92,7 +92,7 @@ func try(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int64, 
 }
 
 // send sends BEGIN and statements in one round trip, and returns the transaction. (A batch of the
-// driver would begin one by itself.)
+// driver would begin its own.)
 func send(ctx context.Context, conn *pgx.Conn, begin pgx.TxOptions, statements []tables.Statement) (pgx.Tx, error) {
 	switch l, err := linkTo(ctx, conn); {
 	case err != nil:
@@ -123,7 +123,7 @@ func queueAll(batch *pgx.Batch, statements []tables.Statement) {
 }
 
 // judgeAndRollback reads the row that prevented the claim and ends the transaction, in one round
-// trip. Its snapshot is newer than the insert, so it sees the row that made the insert fail.
+// trip. Its snapshot is newer than the insert's, so it sees the row that made the insert fail.
 func judgeAndRollback(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int64, c *stores.Claim) (stores.Verdict, error) {
 	var (
 		asked bool
@@ -159,10 +159,10 @@ func sendAll(ctx context.Context, conn *pgx.Conn, statements []tables.Statement)
 	return conn.SendBatch(ctx, &batch).Close()
 }
 
-// Abandon rolls back the transaction of a failed claim, where that is possible.
+// Abandon rolls back a failed claim's transaction, if that is possible.
 func Abandon(ctx context.Context, conn *pgx.Conn) {
 	pg := conn.PgConn()
 	if !pg.IsClosed() && pg.TxStatus() != 'I' {
-		_, _ = conn.Exec(ctx, "rollback") // if it fails the owner closes the connection
+		_, _ = conn.Exec(ctx, "rollback") // if this fails, the owner closes the connection
 	}
 }

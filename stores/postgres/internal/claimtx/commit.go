@@ -17,17 +17,16 @@ import (
 type Left uint8
 
 const (
-	// Already: the transaction had ended before; nothing was done.
+	// Already: the transaction had already ended; nothing was done.
 	Already Left = iota
-	// Usable: the connection has no transaction. It is closed if its session may have been
-	// changed.
+	// Usable: the connection has no transaction. It is closed if its session may have changed.
 	Usable
-	// InUse: a goroutine still reads from the connection. Only closing its socket is safe; the
-	// server takes that as a rollback.
+	// InUse: a goroutine still reads from the connection. Only closing its socket is safe, which
+	// the server takes as a rollback.
 	InUse
 )
 
-// Commit implements stores.Attempt. Called again it returns the same.
+// Commit implements stores.Attempt. A second call returns the same.
 func (t *Tx) Commit(ctx context.Context) (left Left, err error) {
 	err = t.outcome.Commit(func() (err error) {
 		if left, err = t.commit(ctx, t.gate.Close(), t.suspect.Load()); left == Usable {
@@ -39,8 +38,7 @@ func (t *Tx) Commit(ctx context.Context) (left Left, err error) {
 }
 
 func (t *Tx) commit(ctx context.Context, idle, suspect bool) (Left, error) {
-	// If statements were not watched, only the server knows whether the transaction is still
-	// ours.
+	// If statements were not watched, only the server knows whether the transaction is still ours.
 	var doubt error
 	if suspect {
 		doubt = sqltx.ErrEscaped
@@ -67,8 +65,8 @@ func (t *Tx) commit(ctx context.Context, idle, suspect bool) (Left, error) {
 	return Usable, t.send(ctx, pg, suspect)
 }
 
-// send sends COMMIT, in one round trip with the statements before it and, if suspect, with a
-// check that the running transaction wrote the claim's row.
+// send sends the staged statements and COMMIT in one round trip. If suspect, a check goes first,
+// that the running transaction wrote the claim's row.
 func (t *Tx) send(ctx context.Context, pg *pgconn.PgConn, suspect bool) error {
 	staged, first := t.staged, 0 // the queued statements
 	if suspect {
@@ -88,8 +86,8 @@ func (t *Tx) send(ctx context.Context, pg *pgconn.PgConn, suspect bool) error {
 }
 
 // committed judges the answer to a COMMIT that was sent. Only the tag COMMIT proves a commit, and
-// only an ERROR of the server, or the tag ROLLBACK, disproves it: the client's error about a
-// broken connection does not tell a lost request from a lost reply.
+// only an ERROR from the server, or the tag ROLLBACK, disproves it. The client's error about a
+// broken connection proves nothing: the request or the reply may be lost.
 func (t *Tx) committed(ctx context.Context, tag pgconn.CommandTag, err error) error {
 	switch {
 	case err == nil:
@@ -136,8 +134,8 @@ func (t *Tx) rollback(ctx context.Context, idle, suspect bool) (Left, error) {
 	return Usable, errors.Join(doubt, err)
 }
 
-// Refuse rolls back for a handler that called Commit or Rollback and thereby lost the connection.
-// It dooms the attempt.
+// Refuse rolls back, and dooms the attempt, for a handler that called Commit or Rollback and so
+// lost the connection.
 func (t *Tx) Refuse(ctx context.Context) Left {
 	t.Doom(stores.ErrTxManaged)
 	left, _ := t.Commit(ctx)

@@ -5,24 +5,24 @@ import (
 	"sync"
 )
 
-// Reading is what the text of a statement does.
+// Reading says what the text of a statement does.
 type Reading struct {
-	Control bool // it would begin or end a transaction; savepoints do not count
-	Several bool // it has, or may have, several statements, which the simple protocol allows
-	Session bool // it changes, or may change, the session beyond the transaction
-	Path    bool // it sets, or may set, the transaction's search_path
-	Creates bool // it creates an object, perhaps where that search_path says
-	Rows    bool // it only reads and writes rows, judged by its words
-	Copy    bool // it is COPY, whose rows the driver does not expect among several statements
+	Control bool // would begin or end a transaction; savepoints do not count
+	Several bool // has, or may have, several statements, which the simple protocol allows
+	Session bool // changes, or may change, the session beyond the transaction
+	Path    bool // sets, or may set, the transaction's search_path
+	Creates bool // creates an object, perhaps where that search_path says
+	Rows    bool // only reads and writes rows, judging by its words
+	Copy    bool // is COPY, whose rows the driver does not expect among several statements
 
-	Unshared string // what in it cannot be shared with other messages, without values; "": nothing
+	Unshared string // what in it prevents sharing its transaction with other messages, without values; "": nothing
 }
 
 // Read reads SQL text. It knows comments, quotes and dollar quotes. Text that it cannot read with
 // certainty counts as several statements that change the session.
 //
 // It keeps honest mistakes from causing partial commits and from affecting other messages. What
-// slips through is caught at the commit, which proves whose transaction it is; session changes by
+// slips through is caught at the commit, which proves whose transaction it is. Session changes by
 // code inside the server are not seen.
 //
 // Handlers send the same texts again and again, so it remembers some.
@@ -46,7 +46,7 @@ func Read(sql string) Reading {
 	return r
 }
 
-// What Read remembers takes a megabyte at most.
+// Bounds of what Read remembers: a megabyte at most.
 const (
 	mostKnown    = 512
 	longestKnown = 2048
@@ -104,7 +104,7 @@ type scanner struct {
 	lost   bool // a quote or comment did not end
 
 	// About the statement: its first two words (ROLLBACK TO without WORK or TRANSACTION), the
-	// word before, whether it changes the session, and Path and Creates of Reading.
+	// previous word, whether it changes the session, and Reading's Path and Creates.
 	first, second, before string
 	marks, path, creates  bool
 
@@ -139,8 +139,8 @@ func (s *scanner) statement() (more bool) {
 	return false
 }
 
-// nest follows the body of a routine in standard SQL, which has statements and an END of its own.
-// A label may have a keyword's name, so the end is not certain.
+// nest follows the body of a routine in standard SQL, which has its own statements and END. A label
+// may be named like a keyword, so where the body ends is not certain.
 func (s *scanner) nest(word string) {
 	switch word[0] | 0x20 {
 	case 'f', 'p':
@@ -206,7 +206,7 @@ func (s *scanner) word() string {
 	return word
 }
 
-// skipLine skips a comment, which either line break ends.
+// skipLine skips a comment, which either kind of line break ends.
 func (s *scanner) skipLine() {
 	i := strings.IndexAny(s.rest, "\r\n")
 	if i < 0 {
@@ -216,7 +216,7 @@ func (s *scanner) skipLine() {
 	s.rest = s.rest[i+1:]
 }
 
-// skipQuoted can ignore doubled quotes: they read as two strings in a row. A backslash escapes if
+// skipQuoted may ignore doubled quotes: they read as two strings. A backslash escapes if
 // standard_conforming_strings is off, and in a continuation of an E'…' string on another line.
 func (s *scanner) skipQuoted(quote byte) {
 	i := strings.IndexByte(s.rest[1:], quote)

@@ -13,8 +13,8 @@ import (
 // errNotCounted: SQL cannot count the rows of this statement.
 var errNotCounted = errors.New("postgres: only the rows of INSERT, UPDATE, DELETE, SELECT and VALUES can be counted, without a WITH that changes rows")
 
-// counted returns a statement that runs sql and fails unless it returns or changes that many
-// rows. A failure prevents the COMMIT after it.
+// counted returns a statement that runs sql, and fails unless it returns or changes exactly that
+// many rows. A failure prevents the COMMIT after it.
 func counted(sql string, rows int64) (string, error) {
 	s := statementOf(sql)
 	if s.changesInside {
@@ -41,7 +41,7 @@ func counted(sql string, rows int64) (string, error) {
 // countedAs begins a text that the server refuses to convert to a number.
 const countedAs = "millpond counts "
 
-// miscounted returns the actual number of rows, if a counted statement failed because of it.
+// miscounted returns the actual number of rows if a counted statement failed because of it.
 func miscounted(err error) (rows int64, ok bool) {
 	const notANumber = "22P02"
 	refused, ok := errors.AsType[*pgconn.PgError](err)
@@ -56,7 +56,7 @@ func miscounted(err error) (rows int64, ok bool) {
 	return rows, err == nil
 }
 
-// countable is what must be known of a statement to count its rows.
+// countable is what must be known about a statement to count its rows.
 type countable struct {
 	text          string // without what follows its last word, such as a semicolon or a comment
 	verb          string // after its WITH if it has one
@@ -101,7 +101,7 @@ func (c *countable) see(word string, depth int, opened bool) {
 	}
 }
 
-// isFiller reports whether text begins with what means nothing at the end of a statement.
+// isFiller reports whether text begins with something that means nothing at a statement's end.
 func isFiller(text string) bool {
 	return strings.HasPrefix(text, "--") || strings.HasPrefix(text, "/*") || strings.IndexByte("; \t\r\n\f\v", text[0]) >= 0
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
 )
 
-// Handed are statements that a handler queued instead of sending them.
+// Handed are statements that a handler queued instead of sending.
 type Handed struct {
 	Statements []Request
-	// Failed adds the statement to an error. With a nil error the statement had another number of
-	// rows than required.
+	// Failed adds the statement to an error. A nil error means that it had another number of rows
+	// than required.
 	Failed func(at int, rows int64, err error) error
 }
 
@@ -27,15 +27,15 @@ type Handed struct {
 type Request struct {
 	SQL  string
 	Args []any
-	Rows int64 // rows that it must change or return; negative: any number
+	Rows int64 // the number of rows it must change or return; negative: any
 }
 
-// errCopy: the server would close the connection, because other statements follow instead of rows.
+// errCopy: the server would close the connection, because statements follow where it expects rows.
 var errCopy = errors.New("postgres: COPY from or to the program cannot be queued: use CopyFrom of TxFromContext")
 
 // Hand sends statements with COMMIT, in one round trip. Statements that are new to the connection
-// are described by the server at once. Where nothing is prepared (see linkTo) all are sent at
-// once.
+// are described by the server first, in another one. Where nothing is prepared (see linkTo), all
+// statements are sent now.
 func (t *Tx) Hand(ctx context.Context, h *Handed) (err error) {
 	l := t.link()
 	texts, err := t.texts(h, l == nil)
@@ -92,13 +92,13 @@ func (t *Tx) stage(ctx context.Context, l *link, texts []string, h *Handed) (sql
 	return staged, nil
 }
 
-// encoded is an argument that the driver has encoded.
+// encoded is an argument that the driver encoded.
 type encoded struct {
 	value  []byte
 	format int16
 }
 
-// encode encodes arguments as the driver does, which sends strings as they are.
+// encode encodes arguments as the driver does. Strings stay as they are.
 func encode(types *pgtype.Map, parameters []uint32, args []any) ([]any, error) {
 	if len(parameters) != len(args) {
 		return nil, fmt.Errorf("postgres: the statement has %d parameters, and there are %d arguments", len(parameters), len(args))
@@ -123,8 +123,8 @@ func encode(types *pgtype.Map, parameters []uint32, args []any) ([]any, error) {
 	return values, nil
 }
 
-// describe prepares the new texts and asks for the types of their parameters, in one round trip.
-// at is the index of a refused text.
+// describe prepares the new texts and asks for their parameters' types, in one round trip. at is
+// the index of a refused text.
 func (l *link) describe(ctx context.Context, pg *pgconn.PgConn, texts []string) (at int, err error) {
 	var (
 		asked []int
@@ -172,9 +172,9 @@ func (l *link) describe(ctx context.Context, pg *pgconn.PgConn, texts []string) 
 	return 0, nil
 }
 
-// sendHanded sends the statements in a round trip of their own. If saved is set, a member's
-// savepoint is sent first, and saved is called once it is made: the driver may refuse a text or
-// an argument, or see the end of ctx, before it sends anything.
+// sendHanded sends the statements in a separate round trip. If saved is set, it first sends a
+// member's savepoint, and calls saved once that is made. Before sending anything the driver may
+// refuse a text or an argument, or see the end of ctx.
 func (t *Tx) sendHanded(ctx context.Context, texts []string, h *Handed, saved func()) error {
 	var batch pgx.Batch
 	if saved != nil {
@@ -198,7 +198,7 @@ func (t *Tx) sendHanded(ctx context.Context, texts []string, h *Handed, saved fu
 	return results.Close()
 }
 
-// failed adds the failed statement to the error, or the wrong number of rows.
+// failed adds the failed statement, or the wrong number of rows, to the error.
 func (h *Handed) failed(at int, err error) error {
 	if h.Statements[at].Rows >= 0 {
 		if rows, ok := miscounted(err); ok {

@@ -11,8 +11,8 @@ import (
 )
 
 // Hand is Tx.Hand in a batch: the statements of all members are sent with its COMMIT. If the
-// handler has also sent statements itself, the queued ones are sent at once, so that one rollback
-// undoes both.
+// handler also sent statements itself, the queued ones are sent now, so that one rollback undoes
+// both.
 func (m *Member) Hand(ctx context.Context, h *Handed) (err error) {
 	texts, err := m.texts(h, false)
 	if err != nil {
@@ -22,7 +22,7 @@ func (m *Member) Hand(ctx context.Context, h *Handed) (err error) {
 		return err
 	}
 	defer func() { m.Release(err) }()
-	if _, err := linkTo(ctx, m.conn); err != nil { // a batch's claims were sent without one
+	if _, err := linkTo(ctx, m.conn); err != nil { // a batch's claims were sent without a link
 		return err
 	}
 	l := m.link()
@@ -42,13 +42,13 @@ func (m *Member) Hand(ctx context.Context, h *Handed) (err error) {
 // Dropped implements stores.Droppable.
 func (m *Member) Dropped() error { return m.dropped }
 
-// The savepoint before the statements that are sent with COMMIT.
+// The savepoint before the statements sent with COMMIT.
 const (
 	saveHanded = "SAVEPOINT millpond_handed"
 	undoHanded = "ROLLBACK TO SAVEPOINT millpond_handed"
 )
 
-// last is what is sent with COMMIT, and the member of each statement; nil: millpond's own.
+// last is what is sent with COMMIT, and each statement's member; nil: millpond's own.
 type last struct {
 	statements []tables.Statement
 	whose      []*Member
@@ -65,7 +65,7 @@ func (l *last) add(m *Member, statements ...tables.Statement) {
 }
 
 // last returns the members' queued statements, the check of the claims, and the outputs. On a
-// second try it first rolls back to the savepoint, and deletes the claims of the dropped members.
+// second try it first rolls back to the savepoint, and deletes the dropped members' claims.
 func (s *Shared) last(again bool) (*last, error) {
 	l := &last{first: make(map[*Member]int, len(s.members))}
 	var outputs sqlstore.Staged
@@ -94,8 +94,8 @@ func (s *Shared) last(again bool) (*last, error) {
 	return l, nil
 }
 
-// drop drops the member whose statement the server refused. It reports false if all members must
-// run again instead, as after a deadlock, which is no member's fault.
+// drop drops the member whose statement the server refused. It returns false if instead all members
+// must run again, as after a deadlock, which is no member's fault.
 func (s *Shared) drop(l *last, done int, err error) bool {
 	if err == nil || done >= len(l.whose) || l.whose[done] == nil || !tables.Refused(err) || tables.Interruption(err) || tables.NotPrepared(err) {
 		return false
@@ -110,13 +110,13 @@ func (s *Shared) drop(l *last, done int, err error) bool {
 	return true
 }
 
-// droppedAfter reports whether a later member was dropped: rows of m may be the reason.
+// droppedAfter reports whether a later member was dropped: m's rows may be the reason.
 func (s *Shared) droppedAfter(m *Member) bool {
 	at := slices.Index(s.members, m)
 	return slices.ContainsFunc(s.members[at:], func(later *Member) bool { return later.dropped != nil })
 }
 
-// sendLast sends COMMIT, and again without a dropped member.
+// sendLast sends COMMIT, and sends it again without a member that it had to drop.
 func (s *Shared) sendLast(ctx context.Context) (a answer, err error) {
 	for again := false; ; again = true {
 		l, err := s.last(again)

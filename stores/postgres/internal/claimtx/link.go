@@ -15,23 +15,23 @@ import (
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
 )
 
-// link lives as long as a connection of the driver. With it, statements of every message are
-// prepared once and bypass the driver's handling of arbitrary statements.
+// link lives as long as a connection of the driver. With it, the statements of every message are
+// prepared once, and bypass the driver's handling of arbitrary statements.
 type link struct {
 	tx        pgx.Tx              // represents the transactions on the connection, one after the other
-	prepared  map[string]string   // names of statements by their texts
-	described map[string][]uint32 // parameter types, for statements of handlers
-	unsure    []string            // texts that the current send prepares, if the server reaches them
+	prepared  map[string]string   // names of prepared statements, by text
+	described map[string][]uint32 // parameter types of handlers' statements, by text
+	unsure    []string            // texts that the current send prepares, if the server gets that far
 }
 
 const (
 	linkKey = "millpond"
-	// maxPrepared bounds the prepared statements of a connection.
+	// maxPrepared bounds a connection's prepared statements.
 	maxPrepared = 200
 )
 
-// linkTo returns the link to a connection; nil if the driver is configured to prepare nothing,
-// for poolers, or to trace what it sends.
+// linkTo returns the link to a connection. It is nil if the driver is configured to prepare
+// nothing, for poolers, or to trace what it sends.
 func linkTo(ctx context.Context, conn *pgx.Conn) (*link, error) {
 	kept := conn.PgConn().CustomData()
 	l, known := kept[linkKey].(*link)
@@ -51,7 +51,7 @@ func linkTo(ctx context.Context, conn *pgx.Conn) (*link, error) {
 	return l, nil
 }
 
-// link returns the link that the claim made; nil if the handler may have changed the session,
+// link returns the link that the claim made. It is nil if the handler may have changed the session,
 // perhaps by discarding prepared statements.
 func (t *Tx) link() *link {
 	if t.session.marked.Load() {
@@ -61,8 +61,8 @@ func (t *Tx) link() *link {
 	return l
 }
 
-// exchange sends statements in one round trip, and calls each one's function with its rows. After
-// an error some of them have not run.
+// exchange sends statements in one round trip, and calls each one's Read with its rows. After an
+// error some of them did not run.
 func (l *link) exchange(ctx context.Context, pg *pgconn.PgConn, statements ...tables.Statement) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
@@ -99,7 +99,7 @@ func (l *link) begin() {
 }
 
 // queue writes a statement for the server, and returns its approximate size in bytes. The server
-// prepares it on first use, and each time without a link.
+// prepares it on first use; without a link, every time.
 func (l *link) queue(to *pgproto3.Frontend, s *tables.Statement) (bytes int) {
 	var name string
 	known := false
@@ -130,8 +130,8 @@ func (l *link) queue(to *pgproto3.Frontend, s *tables.Statement) (bytes int) {
 
 var inBinary = []int16{pgtype.BinaryFormatCode}
 
-// prepare names a statement that is about to be prepared. Its name identifies its text, so that a
-// shared server connection, behind a pooler, gives an error instead of another statement.
+// prepare names a statement that is about to be prepared. The name identifies the text: so behind a
+// pooler, a shared server connection gives an error and not another statement.
 func (l *link) prepare(to *pgproto3.Frontend, text string) (name string) {
 	if len(l.prepared) >= maxPrepared {
 		l.discard(to)
@@ -152,7 +152,7 @@ func (l *link) discard(to *pgproto3.Frontend) {
 }
 
 // failed forgets statements that may be missing or whose plans no longer fit, so that they are
-// prepared again. A connection whose prepared statements somebody else discards gets no link.
+// prepared again. If somebody else discards a connection's prepared statements, it gets no link.
 func (l *link) failed(pg *pgconn.PgConn, statements []tables.Statement, err error) {
 	for _, text := range l.unsure {
 		l.drop(text)

@@ -10,9 +10,9 @@ import (
 var parameter = regexp.MustCompile(`\$[0-9]+`)
 
 // Literal writes arguments into the text of a statement, for drivers that need a round trip to
-// prepare a statement with arguments. It accepts the types of claims and outputs: numbers, bytes,
+// prepare a statement with arguments. It accepts the types of claims and outputs: numbers, bytes
 // and strings. Everything but digits is written in a form that no setting of the session changes.
-// The text has no $ other than parameters.
+// Every $ in the text must be a parameter.
 func Literal(text string, args []any) string {
 	return parameter.ReplaceAllStringFunc(text, func(name string) string {
 		n, err := strconv.Atoi(name[1:])

@@ -22,7 +22,8 @@ type answer struct {
 }
 
 // sendCommit sends statements and COMMIT, which the server runs only if all of them succeed, and
-// reads the answer. A warning that a wait for a synchronous standby was canceled is an error.
+// reads the answer. A warning that a wait for a synchronous standby was canceled counts as an
+// error.
 func sendCommit(ctx context.Context, pg *pgconn.PgConn, l *link, before []tables.Statement) (a answer, err error) {
 	large := queue(pg.Frontend(), l, before)
 	err = converse(ctx, pg, large, func(message pgproto3.BackendMessage) error {
@@ -45,11 +46,11 @@ func sendCommit(ctx context.Context, pg *pgconn.PgConn, l *link, before []tables
 	return a, err
 }
 
-// converse sends the queued messages and passes the server's answers to each until it is ready,
-// as the driver does, with one exception. When ctx ends it does not ask the server to cancel: a
-// COMMIT that waits for a synchronous standby would stop waiting and commit all the same. The
-// error is the server's, or of each, or the connection's, which is closed then. If much is sent,
-// the answers are read meanwhile, because each side might wait for the other.
+// converse sends the queued messages, and passes the server's answers to each until the server is
+// ready, as the driver does, with one exception: when ctx ends it does not ask the server to
+// cancel. A COMMIT that waits for a synchronous standby would stop waiting and commit all the same.
+// The error is the server's, or from each, or the connection's, which is then closed. If much is
+// sent, answers are read meanwhile, because each side might wait for the other.
 func converse(ctx context.Context, pg *pgconn.PgConn, much bool, each func(pgproto3.BackendMessage) error) (err error) {
 	expired := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -91,7 +92,8 @@ func converse(ctx context.Context, pg *pgconn.PgConn, much bool, each func(pgpro
 	}
 	var answer error
 	for {
-		// The pool configures what the driver does when a context ends, so the driver gets none.
+		// What the driver does when a context ends is up to the pool's configuration, so it gets
+		// none.
 		message, err := pg.ReceiveMessage(context.Background()) //nolint:contextcheck // see above
 		if err != nil {
 			broken = true
@@ -117,7 +119,7 @@ func (lostError) SafeToRetry() bool { return false }
 // Unwrap returns the driver's error.
 func (e lostError) Unwrap() error { return e.error }
 
-// buffer is what sockets always accept.
+// buffer is how many bytes sockets always accept.
 const buffer = 32 << 10
 
 const commit = "commit"
@@ -155,14 +157,14 @@ func bound(args []any) (values [][]byte, formats []int16) {
 		case encoded:
 			values[i], formats[i] = v.value, v.format
 		default:
-			panic("claimtx: an argument is of an unknown type") // a mistake in the program
+			panic("claimtx: an argument is of an unknown type") // a bug in this package
 		}
 	}
 	return values, formats
 }
 
-// isWarning selects the server's warnings about COMMIT: a canceled wait for a standby, or one
-// that a shutdown ended. Deferred triggers may send unrelated warnings.
+// isWarning selects the server's warnings about COMMIT: that a wait for a standby was canceled, or
+// that a shutdown ended it. Deferred triggers may send unrelated warnings.
 func isWarning(m *pgproto3.NoticeResponse) bool {
 	const canceled, adminShutdown = "01000", "57P01"
 	warning := m.SeverityUnlocalized == "WARNING"

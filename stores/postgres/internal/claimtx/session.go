@@ -7,9 +7,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// A connection whose session may have been changed serves no other message: another consumer's
-// commits would become as durable, or as read-only, as this handler has set them. Settings of the
-// transaction (SET LOCAL) end with it and change nothing.
+// A connection whose session may have changed serves no other message: another consumer's commits
+// would be as durable, or as read-only, as this handler's settings say. Settings of the transaction
+// (SET LOCAL) end with it and change nothing.
 
 // isSession reports whether a statement that begins with these words may change the session.
 func isSession(first, second string) bool {
@@ -28,8 +28,8 @@ func isSession(first, second string) bool {
 	return true // SET, RESET, PREPARE, DEALLOCATE, DISCARD, LISTEN, UNLISTEN, LOAD, DO, and unknown ones
 }
 
-// see looks for words in a statement that change the session: a setting, a lock of the session, a
-// temporary table, a cursor that outlives its transaction.
+// see looks for words that change the session: a setting, a session lock, a temporary table, or a
+// cursor that outlives its transaction.
 func (s *scanner) see(word string) {
 	s.seeName(word)
 	switch word[0] | 0x20 { // most words return here
@@ -60,8 +60,8 @@ func (s *scanner) seeName(name string) {
 	}
 }
 
-// makesTemporary reports whether the word TEMP belongs to CREATE TEMP TABLE, or to SELECT … INTO
-// TEMP, and is not a column.
+// makesTemporary reports whether the word TEMP belongs to CREATE TEMP TABLE or SELECT … INTO TEMP,
+// and is not a column.
 func (s *scanner) makesTemporary() bool {
 	switch strings.ToUpper(s.before) {
 	case "CREATE", "REPLACE", "GLOBAL", "LOCAL":
@@ -88,8 +88,8 @@ func dropsOnCommit(rest string) bool {
 	return false
 }
 
-// setsLocally reads the arguments of set_config: a third one that is literally true keeps the
-// setting to the transaction.
+// setsLocally reads the arguments of set_config. If the third one is literally true, the setting is
+// the transaction's.
 func setsLocally(rest string) bool {
 	const isLocal = 2
 	s := scanner{rest: rest}
@@ -121,7 +121,7 @@ func hasPrefixFold(s, prefix string) bool {
 }
 
 // reported are settings that the server reports unasked (search_path from version 18 on). They
-// reveal changes that no text shows, such as by a function.
+// reveal changes that no text shows, such as a function's.
 var reported = [...]string{
 	"default_transaction_read_only", "session_authorization", "is_superuser", "search_path",
 	"standard_conforming_strings", "client_encoding", "TimeZone", "DateStyle", "IntervalStyle",
@@ -130,8 +130,8 @@ var reported = [...]string{
 // settings are the values of reported.
 type settings [len(reported)]string
 
-// Session finds out, from the texts of statements and the server's reports, whether a session has
-// been changed. A handler may use it concurrently.
+// Session finds out whether a session was changed, from the texts of statements and the server's
+// reports. A handler may use it concurrently.
 type Session struct {
 	before  *settings
 	marked  atomic.Bool // a statement may have changed the session
@@ -147,8 +147,8 @@ func (s *Session) Begin(pg *pgconn.PgConn) {
 }
 
 // read notes what a statement does. A single word is the name of a prepared statement, which was
-// read before. If the handler has set the search_path, a created object may belong to the
-// session: pg_temp may be first in the path.
+// already read. If the handler has set the search_path, a new object may belong to the session:
+// pg_temp may be first in the path.
 func (s *Session) read(r Reading, word bool) {
 	if r.Path {
 		s.strayed.Store(true)
@@ -158,7 +158,7 @@ func (s *Session) read(r Reading, word bool) {
 	}
 }
 
-// Changed reports whether the session was changed. It is called after the transaction.
+// Changed reports whether the session was changed. Call it after the transaction.
 func (s *Session) Changed(pg *pgconn.PgConn) bool {
 	if s.marked.Load() {
 		return true

@@ -13,8 +13,8 @@ func isRows(first string) bool {
 	return false
 }
 
-// unshared returns Reading.Unshared. Other locks than row locks cannot be shared: they would be
-// held until the end of the batch, and would not separate its handlers.
+// unshared returns Reading.Unshared. Locks other than row locks prevent sharing: they would be held
+// until the end of the batch, and would not separate its handlers.
 func unshared(sql string, r Reading) string {
 	switch {
 	case isWord(sql):

@@ -18,13 +18,13 @@ import (
 )
 
 // Shared is one transaction that holds the claims of several messages. Their handlers use it one
-// after the other, each behind a savepoint.
+// after the other, each after a savepoint.
 type Shared struct {
 	Server uint64
 	Tx     pgx.Tx
 
 	base    Tx
-	members []*Member // members whose claims were won
+	members []*Member // the members whose claims were won
 	broken  error     // why it cannot be committed
 	inUse   bool      // a goroutine may still read from the connection
 }
@@ -34,7 +34,7 @@ type Member struct {
 	*Tx
 
 	shared  *Shared
-	saved   bool // its savepoint is made
+	saved   bool // whether its savepoint is made
 	kept    bool
 	ran     bool
 	apart   sqltx.Apart
@@ -43,13 +43,13 @@ type Member struct {
 	dropped error           // why it was not committed with the others
 }
 
-// Savepoint is sent before the first statement of a member. Savepoints of earlier members stay: a
-// rollback goes to the innermost one.
+// Savepoint is sent before a member's first statement. Earlier members' savepoints stay: a rollback
+// goes to the innermost one.
 const Savepoint = "SAVEPOINT millpond_member"
 
-// Share begins a transaction with claims on a connection without one, in one round trip. It calls
-// each with the index of each won claim; each returns the Tx that counts the member's statements.
-// After an error the connection may have a transaction.
+// Share begins a transaction with claims, on a connection without one, in one round trip. It calls
+// each with the index of each won claim, and gets the Tx that counts the member's statements. After
+// an error the connection may have a transaction.
 func Share(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int64, claims []stores.Claim, each func(claim int, m *Member) *Tx) (*Shared, error) {
 	var (
 		s    = &Shared{members: make([]*Member, 0, len(claims))}
@@ -101,7 +101,7 @@ func (m *Member) Apart(what string) error { return m.apart.Note(pkg, what) }
 // Saved notes that the savepoint is made.
 func (m *Member) Saved() { m.saved = true }
 
-// Saving reports whether the savepoint is to be made.
+// Saving reports whether the savepoint must still be made.
 func (m *Member) Saving() bool { return !m.saved }
 
 // Emit implements stores.Emitter. The outputs of all members are written together at the end, so
@@ -217,12 +217,12 @@ func (m *Member) undo(ctx context.Context) error {
 	case err != nil:
 		return s.lose(err)
 	case last != "DELETE 1":
-		return s.lose(fmt.Errorf("its claim was taken back by %q", last))
+		return s.lose(fmt.Errorf("deleting its claim was answered by %q", last))
 	}
 	return nil
 }
 
-// lose notes that the batch cannot be committed.
+// lose notes that the batch cannot be committed, and why.
 func (s *Shared) lose(why error) error {
 	if s.broken == nil {
 		s.broken = fmt.Errorf("postgres: %w", stores.ErrBatchLost)
@@ -233,8 +233,8 @@ func (s *Shared) lose(why error) error {
 	return s.broken
 }
 
-// Commit implements stores.Batch. The claims of members that have not run are deleted in COMMIT's
-// round trip, in which the server also counts the others.
+// Commit implements stores.Batch. In COMMIT's round trip the claims of members that have not run
+// are deleted, and the server counts the others.
 func (s *Shared) Commit(ctx context.Context) (left Left, err error) {
 	err = s.base.outcome.Commit(func() (err error) {
 		left, err = s.commit(ctx)
@@ -268,7 +268,7 @@ func (s *Shared) commit(ctx context.Context) (Left, error) {
 	return Usable, s.base.committed(ctx, a.tag, err)
 }
 
-// proof returns the statements that keep the claims of the kept members, and no other.
+// proof returns the statements that keep exactly the claims of the kept members.
 func (s *Shared) proof() []tables.Statement {
 	var (
 		all        = make([][]byte, 0, len(s.members))

@@ -14,8 +14,8 @@ import (
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
 )
 
-// Tx is one transaction that holds a claim. The wrappers that handlers use report every use of
-// the connection to it, so that it knows at the end what it can rely on.
+// Tx is one transaction that holds a claim. The wrappers that handlers use report every use of the
+// connection to it, so that it knows at the end what it can rely on.
 type Tx struct {
 	sqltx.Entry
 
@@ -41,22 +41,22 @@ func (t *Tx) Init(tables *tables.Tables, conn *pgx.Conn, consumer int64, id []by
 	t.session.Begin(conn.PgConn())
 }
 
-// join makes t a part of a transaction that holds several claims.
+// join makes t part of a transaction that holds several claims.
 func (t *Tx) join(base *Tx, id []byte) {
 	t.tables, t.conn, t.consumer, t.id, t.at = base.tables, base.conn, base.consumer, id, base.at
 	t.session.before = base.session.before
 }
 
 // Acquire notes that the handler uses the connection until Release. After the end of the
-// transaction nothing may be sent, because it would commit by itself. The error is then
+// transaction nothing may be sent, because it would commit by itself. Then the error is
 // pgx.ErrTxClosed or stores.ErrTxEnded.
 func (t *Tx) Acquire() error {
 	return t.gate.Acquire(pgx.ErrTxClosed, func(alone bool) bool { return alone && t.conn.PgConn().TxStatus() == 'I' })
 }
 
-// Release ends what Acquire began, with the error of the statement. In an aborted transaction the
-// server accepts only its end and ROLLBACK TO SAVEPOINT: a statement that succeeds therefore
-// shows that earlier failures were undone.
+// Release ends what Acquire began, with the statement's error. In an aborted transaction the server
+// accepts only its end and ROLLBACK TO SAVEPOINT, so a statement that succeeds shows that earlier
+// failures were undone.
 func (t *Tx) Release(err error) {
 	t.gate.Release(func(first error, alone bool) error {
 		if pg := t.conn.PgConn(); alone && !pg.IsClosed() && pg.TxStatus() == 'T' {
@@ -66,33 +66,32 @@ func (t *Tx) Release(err error) {
 	})
 }
 
-// Distrust notes that the handler gets something that bypasses the checks, so that the commit
-// asks whose transaction it is. It reports false if the attempt is over.
+// Distrust notes that the handler gets something that bypasses the checks, so that the commit asks
+// whose transaction it is. It reports false if the attempt is over.
 func (t *Tx) Distrust() bool {
 	t.suspect.Store(true)
 	return !t.gate.Closed()
 }
 
-// Bare is Distrust for a handler that gets the connection itself, with which it may change the
-// session, too.
+// Bare is Distrust for a handler that gets the connection itself, and so may also change the
+// session.
 func (t *Tx) Bare() bool {
 	t.Mark()
 	return t.Distrust()
 }
 
-// Mark notes that the session may have been changed, so that the connection serves no
-// other message.
+// Mark notes that the session may have changed, so that the connection serves no other message.
 func (t *Tx) Mark() { t.session.marked.Store(true) }
 
-// retire closes a connection whose session may have been changed. Nobody waits for it: the
-// message has its result, and the next one gets another connection.
+// retire closes a connection whose session may have changed. Nothing waits for it: the message has
+// its result, and the next one gets another connection.
 func (t *Tx) retire(ctx context.Context) {
 	if pg := t.conn.PgConn(); !pg.IsClosed() && t.session.Changed(pg) {
 		t.drop(ctx)
 	}
 }
 
-// Inspect refuses a statement that would end the transaction (stores.ErrTxManaged), which dooms
+// Inspect refuses a statement that would end the transaction, with stores.ErrTxManaged, and dooms
 // the attempt.
 func (t *Tx) Inspect(sql string) error { return t.inspect(sql, true) }
 
@@ -113,7 +112,7 @@ func (t *Tx) inspect(sql string, simple bool) error {
 	return nil
 }
 
-// Admit inspects a statement that is sent at once. After nil the attempt is acquired.
+// Admit inspects a statement that is sent now. After nil the attempt is acquired.
 func (t *Tx) Admit(sql string) error {
 	if err := t.Inspect(sql); err != nil {
 		return err
@@ -130,15 +129,15 @@ func (t *Tx) Emit(outputs []stores.Output) error {
 }
 
 // Escaped implements stores.Escapable. Attempts of one key follow each other, so the time of the
-// claim distinguishes their rows. (A transaction id would not: after a crash the server reuses
-// ids that were not on disk.)
+// claim distinguishes their rows. (A transaction id would not: after a crash the server reuses ids
+// that were not on disk.)
 func (t *Tx) Escaped(ctx context.Context) (bool, error) {
 	row, err := t.tables.SettledRow(ctx, t.consumer, t.id)
 	return row.Found && row.CompletedAt.Equal(t.at), err
 }
 
-// Interrupted implements stores.Interruptible, by the first statement that failed and was not
-// undone by a savepoint, or by COMMIT.
+// Interrupted implements stores.Interruptible. It goes by the first failed statement that no
+// savepoint undid, or by COMMIT.
 func (t *Tx) Interrupted() error { return pkg.Interrupted(t.gate.Failure(), tables.InterruptsAttempt) }
 
 // Refuses implements stores.Refusing.

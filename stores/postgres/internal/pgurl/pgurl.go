@@ -1,5 +1,5 @@
-// Package pgurl reads the URLs of the stores on PostgreSQL: pgx's URLs, with parameters of
-// millpond's.
+// Package pgurl reads the URLs of the stores on PostgreSQL: pgx's URLs, with millpond's own
+// parameters.
 package pgurl
 
 import (
@@ -30,7 +30,7 @@ type URL struct {
 	// AnyServer: the server is not checked.
 	AnyServer bool
 
-	// Pooled: the URL is of a pooler in transaction mode, so connections prepare no statements.
+	// Pooled: the URL names a pooler in transaction mode, so connections prepare no statements.
 	Pooled bool
 
 	Pool *pgxpool.Config
@@ -39,8 +39,8 @@ type URL struct {
 // poolParameter is the prefix of parameters for pgx's pool.
 const poolParameter = "pool_"
 
-// misplaced are parameters of other stores, which the server would take for settings, with their
-// names here.
+// misplaced are parameters of other stores, with their names here. The server would take them for
+// settings.
 var misplaced = map[string]string{
 	"max_open_conns": "pool_max_conns", "max_idle_conns": "pool_min_idle_conns",
 	"prefix": "millpond_prefix", "schema": "millpond_schema", "migrate": "",
@@ -51,7 +51,7 @@ var misplaced = map[string]string{
 	"autocommit": "", "multiStatements": "", "interpolateParams": "",
 }
 
-// Parse reads a URL, which it may change. Errors contain no secrets of it.
+// Parse reads a URL, which it may change. Its errors contain no secrets from the URL.
 func Parse(u *url.URL) (URL, error) {
 	if err := urlquery.Stray(u); err != nil {
 		return URL{}, err
@@ -65,7 +65,7 @@ func Parse(u *url.URL) (URL, error) {
 	query.Del("millpond_prefix")
 	if server := query["millpond_server"]; len(server) > 0 {
 		if !slices.Equal(server, []string{"any"}) {
-			return URL{}, errors.New("the URL's parameter millpond_server is not known in that form: write millpond_server=any for a server that you know better, and leave it out for PostgreSQL")
+			return URL{}, errors.New("the URL's parameter millpond_server is not known in that form: write millpond_server=any to skip the check of another server, and leave it out for PostgreSQL")
 		}
 		parsed.AnyServer = true
 	}
@@ -87,10 +87,10 @@ func Parse(u *url.URL) (URL, error) {
 	}
 	query.Del("pgbouncer")
 	u.RawQuery = query.Encode()
-	u.Scheme, _, _ = strings.Cut(u.Scheme, "+") // the suffix is for the stores only
+	u.Scheme, _, _ = strings.Cut(u.Scheme, "+") // the suffix is only for the stores
 	parsed.Pool, err = pgxpool.ParseConfig(u.String())
 	if err != nil {
-		// pgx's text repeats the URL and masks the password only in known places.
+		// pgx's text repeats the URL, and masks the password only in known places.
 		return URL{}, fmt.Errorf("the URL of host %q is not valid: %w", u.Host, reason(err))
 	}
 	for name := range parsed.Pool.ConnConfig.RuntimeParams {
@@ -105,13 +105,13 @@ func Parse(u *url.URL) (URL, error) {
 	case !query.Has("default_query_exec_mode"):
 		conn.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	case conn.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement || conn.DefaultQueryExecMode == pgx.QueryExecModeDescribeExec:
-		return URL{}, errors.New("the URL has pgbouncer=transaction and a default_query_exec_mode that needs one connection for several trips: " +
+		return URL{}, errors.New("the URL has pgbouncer=transaction and a default_query_exec_mode that needs one connection for several round trips: " +
 			"leave it out, or use cache_describe, exec or simple_protocol")
 	}
 	return parsed, nil
 }
 
-// Check reports errors in a URL without opening it, in the name of a package.
+// Check reports errors in a URL without opening it. They begin with a package's name.
 func Check(pkg string, u *url.URL) error {
 	parsed, err := Parse(u)
 	if err == nil {
@@ -123,9 +123,9 @@ func Check(pkg string, u *url.URL) error {
 	return nil
 }
 
-// Exposure returns an error if the password of a URL, or from pgx's environment, could travel
-// without verified TLS, in the name of a package. A server may ask for the password itself, so
-// sslmode=require, which verifies nothing, is not enough. Only SCRAM does not reveal the
+// Exposure returns an error if the password, from the URL or from pgx's environment, could travel
+// without verified TLS. It begins with a package's name. A server may ask for the password itself,
+// so sslmode=require, which verifies nothing, is not enough. Only SCRAM does not reveal the
 // password: if nothing else is allowed, or it is bound to the TLS connection, there is no error.
 func Exposure(pkg string, u *url.URL) error {
 	parsed, err := Parse(u)
@@ -194,8 +194,8 @@ func (e *connectError) Error() string {
 var fixes = map[string]string{
 	"3D000": "create it, or name another in the URL",
 	"28P01": "check user and password",
-	"28000": "check user and password, and what pg_hba.conf asks of them",
-	"42704": "check the parameters of the URL: what is none of pgx's is sent as a setting",
+	"28000": "check user and password, and what pg_hba.conf requires",
+	"42704": "check the parameters of the URL: one that pgx does not know is sent as a setting",
 }
 
 func (e *connectError) Unwrap() error { return tables.Unavailable(e.err) }

@@ -10,12 +10,12 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// maxChange bounds the rows of one batch of Change: it takes a lock for each, and the server has
-// room for some thousands.
+// maxChange bounds the rows in one batch of Change: each takes a lock, and the server has room for
+// some thousands.
 const maxChange = 1000
 
-// Change implements stores.Inspector, in one transaction. It skips rows whose locks are not free
-// at once, so it never waits for a delivery, and a delivery never waits for it.
+// Change implements stores.Inspector, in one transaction. It skips locked rows, so it never waits
+// for a delivery, and a delivery never waits for it.
 func (s Store) Change(ctx context.Context, c stores.Change) (done stores.Changed, err error) {
 	var scanned, redelivered, reserved int
 	limit := min(c.Limit, maxChange)
@@ -72,8 +72,8 @@ var freeText = `WITH scanned AS MATERIALIZED (
 	FOR UPDATE SKIP LOCKED
 )`
 
-// If steps are deleted, an earlier statement locks the rows. The snapshot of the next one then
-// has all recorded steps, and no more can be recorded. It changes only these rows.
+// If steps are deleted, an earlier statement locks the rows. Then the next one's snapshot has all
+// recorded steps, and no more can be recorded. It changes only these rows.
 const (
 	lockFree     = " SELECT count(*) FROM free"
 	lockedBefore = " AND f.xmax = pg_current_xact_id_if_assigned()::xid"
@@ -95,7 +95,7 @@ SELECT (SELECT count(*) FROM scanned), (SELECT coalesce(max(number), 0) FROM sca
 	count(*), count(*) FILTER (WHERE placement = 2),
 	(SELECT count(*) FROM scanned WHERE held AND number <> ALL (ARRAY(SELECT number FROM changed))) FROM changed`
 
-// changeOf has what the verbs differ in.
+// changeOf has what differs between the verbs.
 var changeOf = map[stores.Verb]struct{ text, then, completed, steps string }{
 	stores.VerbRetry:   {text: setFailure + retrySet + " FROM", then: "3"},
 	stores.VerbDiscard: {text: setFailure + discardSet + " FROM", then: "5"},
@@ -106,7 +106,7 @@ var changeOf = map[stores.Verb]struct{ text, then, completed, steps string }{
 const setFailure = "UPDATE {schema.}{prefix}failure f SET " + revised + ", "
 
 // retrySet makes a message due with a fresh budget. A message without content waits for its
-// redelivery and blocks no order key, because it may never come.
+// redelivery, and blocks no order key, because the redelivery may never come.
 const retrySet = `status = 3, placement = CASE WHEN f.content = 1 THEN 1 ELSE 2 END, attempts = 0, uncounted = 0,
 order_key = CASE WHEN f.content = 1 THEN f.order_key END,
 presumed = false, suspect = f.suspect OR f.reserved OR f.holder IS NOT NULL, reserved = false, holder = NULL, redrives = f.redrives + 1, budget_at = now(), due_at = now()`

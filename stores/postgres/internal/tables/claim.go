@@ -36,9 +36,9 @@ func (t *Tables) Claim(consumer int64, c *stores.Claim) (text string, args []any
 type claimKind uint8
 
 const (
-	ofTime  claimKind = 1 << iota // it may be older than what was purged
-	ofOrder                       // it must not pass an earlier message
-	ofBound                       // the connection's own timeouts do not keep its bound
+	ofTime  claimKind = 1 << iota // whether the message is older than the purge's watermark
+	ofOrder                       // whether it would pass an earlier message
+	ofBound                       // the bound, as the connection's own timeouts do not enforce it
 
 	claimKinds = 8 // all combinations of them
 )
@@ -72,7 +72,7 @@ func micros(t time.Time) int64 {
 	return t.UnixMicro()
 }
 
-// TakeOver is Claim for the failed row with the version c.Take. Bound must be sent before.
+// TakeOver is Claim for the failed row with the version c.Take. Send Bound first.
 func (t *Tables) TakeOver(consumer int64, c *stores.Claim) (text string, args []any) {
 	number, revision := sqlstore.ParseVersion(c.Take)
 	lock, trace := t.LockKey(consumer, c.Key.ID), sqlstore.TraceBytes(&c.TraceParent)
@@ -82,13 +82,13 @@ func (t *Tables) TakeOver(consumer int64, c *stores.Claim) (text string, args []
 	return t.sql.takeOverOrdered, []any{consumer, c.Key.ID, number, revision, lock, trace, c.OrderKey}
 }
 
-// StepsGone returns the statement that deletes steps of the message that TakeOver did not see, if
-// that won.
+// StepsGone returns the statement that deletes the message's steps that TakeOver did not see. It
+// does nothing unless TakeOver won.
 func (t *Tables) StepsGone(consumer int64, c *stores.Claim) (text string, args []any) {
 	return t.sql.stepsGone, []any{consumer, c.Key.ID}
 }
 
-// Bound returns the statement that bounds a transaction; "" if its connection does.
+// Bound returns the statement that bounds a transaction, or "" if its connection already does.
 func (t *Tables) Bound(c *stores.Claim) (text string, args []any) {
 	limits := t.settings.Load().limits
 	if limits.keep(c.Bound) {
@@ -101,7 +101,7 @@ func (t *Tables) Bound(c *stores.Claim) (text string, args []any) {
 var setBound = qualify("SELECT set_config('idle_in_transaction_session_timeout', $1, true), set_config('statement_timeout', $2, true)")
 
 // Behind returns the statement that tells, for a claim that was not won, whether it has its key's
-// lock, and whether earlier messages block it; "" without an order. It is sent in the claim's
+// lock and whether earlier messages block it, or "" without an order. Send it in the claim's
 // transaction.
 func (t *Tables) Behind(consumer int64, c *stores.Claim) (text string, args []any) {
 	switch {
@@ -115,8 +115,8 @@ func (t *Tables) Behind(consumer int64, c *stores.Claim) (text string, args []an
 }
 
 // Stale returns the statement that tells, for a claim that was not won, whether it has its key's
-// lock, and up to when its consumer was purged if the message is older than that; "" if that is
-// not known. It is sent in the claim's transaction, before the row is read.
+// lock, and up to when its consumer was purged if the message is older. It returns "" if the
+// message's age is unknown. Send it in the claim's transaction, before the row is read.
 func (t *Tables) Stale(consumer int64, c *stores.Claim) (text string, args []any) {
 	if c.Time.IsZero() || c.Take != 0 {
 		return "", nil
@@ -124,14 +124,14 @@ func (t *Tables) Stale(consumer int64, c *stores.Claim) (text string, args []any
 	return t.sql.stale, []any{consumer, t.LockKey(consumer, c.Key.ID), micros(c.Time)}
 }
 
-// Look returns the statement that reads the row of a key.
+// Look returns the statement that reads a key's row.
 func (t *Tables) Look() string { return t.sql.look }
 
 // Owned returns the statement that fails (see NotOurs) unless its transaction has written the row
 // of the consumer and id in its arguments.
 func (t *Tables) Owned() string { return t.sql.owned }
 
-// Seen is what a claim that was not won has found, besides the row.
+// Seen is what a claim that was not won found, besides the row.
 type Seen struct {
 	Free   bool   // the claim has the key's lock
 	Behind bool   // earlier messages block it
@@ -175,8 +175,8 @@ func Judge(c *stores.Claim, row *sqlstore.Row, seen Seen) (verdict stores.Verdic
 	return verdict, err
 }
 
-// LockKey returns the advisory lock of a key: 64 bits of a hash over table, consumer and id, as
-// LockKeyText has it in SQL. Two keys that collide only wait for each other.
+// LockKey returns a key's advisory lock: 64 bits of a hash over table, consumer and id, the same as
+// LockKeyText in SQL. Keys that collide only wait for each other.
 func (t *Tables) LockKey(consumer int64, id []byte) int64 {
 	buf := make([]byte, 0, 128)
 	buf = append(buf, t.lockPrefix...)
@@ -186,7 +186,7 @@ func (t *Tables) LockKey(consumer int64, id []byte) int64 {
 	return int64(binary.BigEndian.Uint64(sum[:])) //nolint:gosec // the bits are what matters
 }
 
-// LockPrefix returns what a lock key consists of besides consumer and id.
+// LockPrefix returns what a lock key consists of, besides consumer and id.
 func (t *Tables) LockPrefix() []byte { return t.lockPrefix }
 
 // DueText is the statement of Due.

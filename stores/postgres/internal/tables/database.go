@@ -22,8 +22,8 @@ var (
 // Send implements sqlstore.Sender.
 func (d database) Send(ctx context.Context, s Statement) (int64, error) { return d.t.db.Send(ctx, s) }
 
-// Exec implements sqlstore.Executor, in one round trip, and one more for each serialization
-// failure, which the server's default isolation may cause.
+// Exec implements sqlstore.Executor in one round trip, plus one for each serialization failure,
+// which the server's default isolation may cause.
 func (d database) Exec(ctx context.Context, s Statement) (affected int64, err error) {
 	err = sqlstore.Retry(ctx, Contended, func() error {
 		affected, err = d.t.db.Send(ctx, s)
@@ -41,7 +41,7 @@ func (d database) Write(ctx context.Context, f func(sqlstore.Sender) error) erro
 // Learn implements sqlstore.Database.
 func (d database) Learn(ctx context.Context, again bool) (*sqlstore.Dialect, error) {
 	if err := d.t.learn(ctx, again); err != nil {
-		return nil, err // another call may be learning at this moment
+		return nil, err // another call may be learning right now
 	}
 	return d.t.dialect, nil
 }
@@ -54,7 +54,7 @@ func (d database) SchemaState(ctx context.Context) (sqlstore.SchemaState, error)
 	return d.t.schemaState(ctx, d.t.db)
 }
 
-// LookUp implements sqlstore.Database, in one round trip.
+// LookUp implements sqlstore.Database in one round trip.
 func (d database) LookUp(ctx context.Context, consumer int64, id []byte) (row sqlstore.Row, err error) {
 	_, err = d.t.db.Send(ctx, Statement{Text: d.t.sql.look, Args: []any{consumer, id}, Read: func(rows Rows) error { return row.Read(rows, &row.Server) }})
 	return row, err
@@ -66,8 +66,8 @@ func (database) Explain(_ context.Context, err error) error { return Unavailable
 // Taken implements sqlstore.Database.
 func (database) Taken(err error) bool { return sqlState(err) == uniqueViolation }
 
-// maxKept is the largest payload that is kept: the server accepts messages of up to 1 GiB, and
-// needs several times a value's size to handle it.
+// maxKept is the largest payload that is kept, in bytes. The server accepts messages up to 1 GiB,
+// and needs several times a value's size to handle it.
 const maxKept = 256 << 20
 
 // Fits implements sqlstore.Database.
@@ -78,13 +78,13 @@ func (database) Fits(bytes int) error {
 	return nil
 }
 
-// newDialect returns what is specific to the server's statements.
+// newDialect returns what differs in the server's statements.
 func newDialect(names sqlstore.Names) *sqlstore.Dialect {
 	return &sqlstore.Dialect{
 		Names: names,
 		Words: map[string]string{
-			// Times are read as microseconds, because their text depends on settings that a
-			// handler may change.
+			// Times are read as microseconds, because their text depends on settings that a handler
+			// may change.
 			"now": "clock_timestamp()", "us": "(extract(epoch from ", "/us": ") * 1000000)::bigint",
 			"state": stateColumns,
 			// Reads the inbox by its key, however large a page is.
@@ -113,8 +113,8 @@ func newDialect(names sqlstore.Names) *sqlstore.Dialect {
 		In: func(column string, values []int64) (string, []any) {
 			return column + " = ANY (?::bigint[])", []any{values}
 		},
-		// Rows are locked in the order of their keys, or others that lock several could deadlock with
-		// it: GROUP BY keeps the planner from hashing the elements.
+		// Rows are locked in the order of their keys, so that others that lock several do not
+		// deadlock with it: GROUP BY keeps the planner from hashing the elements.
 		Keys: func(column string, values []int64) (string, []any) {
 			return column + " = ANY (SELECT p.one FROM unnest(?::bigint[]) AS p (one) WHERE " + fewNumbers + " GROUP BY p.one ORDER BY p.one)", []any{values}
 		},

@@ -16,14 +16,14 @@ type (
 	Querier = sqlstore.Sender
 )
 
-// DB is a driver with its connections. Arguments are strings, booleans, integers, bytes, slices
-// of integers, durations, times, and nil; results are read as integers, booleans, strings and
-// bytes, so that nothing depends on a session's format of times.
+// DB is a driver with its connections. Arguments are strings, booleans, integers, bytes, slices of
+// integers, durations, times, and nil. Results are read as integers, booleans, strings and bytes,
+// so that nothing depends on a session's format of times.
 type DB interface {
-	Querier // each statement in a transaction of its own
+	Querier // each statement in its own transaction
 
-	// Batch sends statements in one transaction, READ COMMITTED, and commits it. It takes one
-	// round trip if the driver can.
+	// Batch sends statements in one transaction, READ COMMITTED, and commits it, in one round trip
+	// if the driver can.
 	Batch(ctx context.Context, statements ...Statement) error
 
 	// Spare reports whether there may be more than one connection.

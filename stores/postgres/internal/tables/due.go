@@ -12,12 +12,12 @@ import (
 const (
 	// maxDue bounds the rows that one call of Due reads.
 	maxDue = 500
-	// maxLooks is how often Due reads again if all rows found so far wait for others.
+	// maxLooks is how often Due reads again while all rows found so far must wait for others.
 	maxLooks = 8
 )
 
-// Due implements stores.Retries, in one round trip and one commit, and one round trip more for
-// each time that another call for the same consumer goes first.
+// Due implements stores.Retries in one round trip and one commit, plus one round trip each time it
+// lets another call for the same consumer go first.
 func (s Store) Due(ctx context.Context, q stores.DueQuery) ([]stores.Retry, error) {
 	consumer, err := s.t.shared.Dueable(q)
 	if err != nil {
@@ -43,8 +43,8 @@ func (s Store) Due(ctx context.Context, q stores.DueQuery) ([]stores.Retry, erro
 	return nil, nil
 }
 
-// maxTurns is how often Due lets another call for the same consumer go first, before it proceeds
-// beside it: that call may belong to a paused process.
+// maxTurns is how often Due lets another call for the same consumer go first. Then it no longer
+// waits: that call may belong to a paused process.
 const maxTurns = 30
 
 // reserved is the result of one read.
@@ -56,7 +56,8 @@ type reserved struct {
 
 // reserve reserves the runnable rows among those that it reads. Two calls at once would lock rows
 // that the other has just reserved, and a claim or release meanwhile skips locked rows. So calls
-// take turns, by a lock in a first statement, whose end the second statement sees.
+// take turns, with a lock in a first statement; the second statement sees what the previous call
+// did.
 func (t *Tables) reserve(ctx context.Context, consumer int64, q stores.DueQuery, limit int, anyway bool) (found reserved, err error) {
 	var looked bool
 	err = t.db.Batch(ctx,
@@ -90,11 +91,14 @@ func scanDue(rows Rows, consumer stores.Consumer) (due []stores.Retry, seen int,
 
 const (
 	// A row behind an earlier one of its order key is postponed, so that not every call reads it
-	// again. It becomes due when its predecessor ends, except that this skips a locked row. So it
+	// again. It becomes due when its predecessor ends, but that wake-up skips a locked row. So it
 	// is postponed for long only while this transaction locks the predecessor, which then cannot
-	// end meanwhile; the lock is the weakest, so waking is possible. A predecessor that runs, or
-	// may begin to at this moment, cannot be locked; then, and where no wake-up could be noticed,
-	// the postponement is short.
+	// end; the lock is the weakest one, so waking stays possible. A predecessor that runs, or may
+	// begin to run now, cannot be locked. Then, and where a wake-up could be missed, the
+	// postponement is short.
+	//
+	// The inner limit tells the planner that there are few rows, and the lateral joins that the
+	// inbox is read by its key: both tables may be large, and the statistics old.
 	//
 	// The inner limit tells the planner that there are few rows, and the lateral joins that the
 	// inbox is read by its key: both tables may be large, and the statistics old.

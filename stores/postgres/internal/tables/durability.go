@@ -4,7 +4,7 @@ import (
 	"log/slog"
 )
 
-// durability has the server's settings without which a crash loses commits.
+// durability has the settings without which a crash of the server loses commits.
 type durability struct{ fsync, synchronousCommit, fullPageWrites string }
 
 // weakness is a setting that weakens the server's promises.
@@ -31,6 +31,6 @@ func (d durability) warn(log *slog.Logger) {
 	}
 }
 
-// SetLogger sets the logger for warnings, at the first use, about settings that weaken the
-// server's promises; the default is slog.Default. Call it before the store is used.
+// SetLogger sets the logger for warnings, at the first use, about settings that weaken the server's
+// promises. The default is slog.Default. Call it before the store is used.
 func (s Store) SetLogger(l *slog.Logger) { s.t.log = l }

@@ -44,11 +44,11 @@ const (
 	lockNotAvailable     = "55P03"
 	readOnly             = "25006"
 	outOfResources       = "53" // a class
-	connectionException  = "08" // a class; poolers say so of a server that they have lost
+	connectionException  = "08" // a class; poolers report a lost server with it
 )
 
-// errPooler names the usual reason for prepared statements that are missing, or that exist
-// without having been prepared.
+// errPooler names the usual reason why prepared statements are missing, or exist without having
+// been prepared.
 var errPooler = errors.New("a pooler in transaction mode seems to be in between, which keeps no prepared statements: " +
 	"add pgbouncer=transaction to the URL, or set another DefaultQueryExecMode where the connections are made")
 
@@ -73,7 +73,7 @@ func NotOurs(err error) bool { return sqlState(err) == divisionByZero }
 // NotPrepared reports whether a prepared statement no longer exists.
 func NotPrepared(err error) bool { return sqlState(err) == statementMissing }
 
-// Refused reports whether COMMIT was answered by an error that proves that nothing was committed.
+// Refused reports whether the error that answered COMMIT proves that nothing was committed.
 func Refused(err error) bool {
 	state := sqlState(err)
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.SeverityUnlocalized != "ERROR" {
@@ -83,13 +83,13 @@ func Refused(err error) bool {
 }
 
 // Contended reports whether a claim failed because of concurrent transactions. Under a strict
-// isolation that concerns one message, and says nothing about the server.
+// isolation this concerns one message, and says nothing about the server.
 func Contended(err error) bool {
 	state := sqlState(err)
 	return state == serializationFailure || state == deadlockDetected
 }
 
-// Expired reports whether the server has ended an idle transaction.
+// Expired reports whether the server ended an idle transaction.
 func Expired(err error) bool { return sqlState(err) == idleInTransaction }
 
 // ends reports whether an error of the server, or of a pooler, ends the connection. A statement's
@@ -113,8 +113,8 @@ type fielded interface {
 	Get(field byte) string
 }
 
-// Interruption reports whether a statement failed only because of the database. The end of a
-// context is the handler's own affair.
+// Interruption reports whether a statement failed only because of the database. A context that ends
+// is the handler's own affair.
 func Interruption(err error) bool {
 	if err == nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return false
@@ -134,13 +134,13 @@ func Interruption(err error) bool {
 	return network || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, pgconn.ErrConnClosed) || errors.Is(err, driver.ErrBadConn)
 }
 
-// InterruptsAttempt is Interruption for statements behind a claim. Their transaction has written, so
-// it is the handler that has made it read-only.
+// InterruptsAttempt is Interruption for statements after a claim. Their transaction has already
+// written, so if it is read-only now, the handler made it so.
 func InterruptsAttempt(err error) bool { return Interruption(err) && sqlState(err) != readOnly }
 
-// RefusesValue reports whether err is the server's refusal of a value, which it would repeat each
-// time. Errors that rows of other messages may cause are not included: a result out of range, a
-// division by zero, and CHECK constraints.
+// RefusesValue reports whether the server refused a value, and would refuse it every time. It
+// leaves out errors that rows of other messages may cause: a result out of range, a division by
+// zero, and CHECK constraints.
 func RefusesValue(err error) bool {
 	switch state := sqlState(err); state {
 	case notNullViolation:

@@ -25,7 +25,7 @@ func (s Store) Examine(ctx context.Context, e stores.Examination) ([]stores.Find
 	})
 }
 
-// setting returns a setting of the session; "" if the server does not know it.
+// setting returns a setting of the session, or "" if the server does not know it.
 func (t *Tables) setting(ctx context.Context, name string) (value string, err error) {
 	err = t.read(ctx, "SELECT coalesce(current_setting($1::text, true), '')", []any{name}, &value)
 	return value, err
@@ -74,7 +74,7 @@ func (t *Tables) lookAtReplicas(ctx context.Context, _ *sqlstore.Examining, add 
 			"a failover to one of them loses commits whose messages were acked", alter("synchronous_standby_names", "'ANY 1 (*)'"))
 	case names != "" && (commit == "local" || commit == "off"):
 		add(stores.SeverityWarning, "synchronous_standby_names is set, and synchronous_commit is "+commit,
-			"commits do not wait for a replica: a failover loses some whose messages were acked", alter("synchronous_commit", "on"))
+			"commits do not wait for a replica: a failover loses commits whose messages were acked", alter("synchronous_commit", "on"))
 	}
 	return nil
 }
@@ -88,24 +88,24 @@ func (t *Tables) lookAtIsolation(ctx context.Context, _ *sqlstore.Examining, add
 		add(stores.SeverityError, "default_transaction_read_only is on", "no message can be handled", "ALTER DATABASE or ALTER ROLE … SET default_transaction_read_only = off")
 	}
 	if isolation != "read committed" {
-		add(stores.SeverityNote, "default_transaction_isolation is "+isolation, "handlers run as the store is configured; what the program does besides meets serialization failures",
+		add(stores.SeverityNote, "default_transaction_isolation is "+isolation, "handlers run as the store is configured; the program's other work meets serialization failures",
 			"ALTER DATABASE … SET default_transaction_isolation = 'read committed'")
 	}
 	return nil
 }
 
-// lookAtTimeouts checks server timeouts; each claim sets the bounds of its own transaction: see
-// serverLimits.
+// lookAtTimeouts checks the server's timeouts. Each claim sets the bounds of its own transaction:
+// see serverLimits.
 func (t *Tables) lookAtTimeouts(ctx context.Context, _ *sqlstore.Examining, add sqlstore.Adder) error {
 	for _, s := range []struct {
-		name, least string // how the setting reads when it is off
+		name, least string // least: how the setting reads when it is off
 		severity    stores.Severity
-		off         bool // it should be off, else on
+		off         bool // true: it should be off; false: on
 		why, fix    string
 	}{
-		{"client_connection_check_interval", "0", stores.SeverityNote, false, "a statement of a process that has died runs to its end, and holds its key until then", "10s"},
+		{"client_connection_check_interval", "0", stores.SeverityNote, false, "a dead process's statement runs to its end, and holds its key until then", "10s"},
 		{"tcp_keepalives_idle", "0", stores.SeverityNote, false, "a connection to a machine that is gone stays open for hours", "60"},
-		{"transaction_timeout", "0", stores.SeverityWarning, true, "the server ends a handler's transaction however long it may take by its own timeout", "0"},
+		{"transaction_timeout", "0", stores.SeverityWarning, true, "the server may end a handler's transaction before the handler's own timeout", "0"},
 	} {
 		value, err := t.setting(ctx, s.name)
 		if err != nil {
@@ -123,7 +123,7 @@ func (t *Tables) lookAtTimeouts(ctx context.Context, _ *sqlstore.Examining, add 
 	const short = 1000 // milliseconds
 	for name, value := range map[string]int64{"statement_timeout": statement, "idle_in_transaction_session_timeout": idle} {
 		if 0 < value && value < short {
-			add(stores.SeverityWarning, fmt.Sprintf("%s is %d ms", name, value), "it ends handlers that are still at work, each time they are tried",
+			add(stores.SeverityWarning, fmt.Sprintf("%s is %d ms", name, value), "it ends handlers that are still at work, at each attempt",
 				"ALTER ROLE … SET "+name+" = '60s', or 0: each claim sets a bound of its own")
 		}
 	}
@@ -137,7 +137,7 @@ func (t *Tables) lookAtVacuum(ctx context.Context, x *sqlstore.Examining, add sq
 			return err
 		}
 		if value == "off" {
-			add(stores.SeverityWarning, name+" is off", "rows that are dead are never removed: the tables grow, and the server stops before its transaction numbers run out", alter(name, "on"))
+			add(stores.SeverityWarning, name+" is off", "dead rows are never removed: the tables grow, and the server stops before its transaction numbers run out", alter(name, "on"))
 		}
 	}
 	var seconds int64
@@ -147,7 +147,7 @@ FROM pg_catalog.pg_stat_activity WHERE datname = current_database() AND backend_
 		return err
 	}
 	if !sees {
-		add(stores.SeverityNote, "the account cannot see the transactions of others", "one that stays open keeps dead rows from being removed", "look once with an account that is granted pg_monitor")
+		add(stores.SeverityNote, "the account cannot see the transactions of others", "one that stays open keeps dead rows from being removed", "check once with an account that is granted pg_monitor")
 	}
 	if float64(seconds) > x.Overdue.Seconds() {
 		add(stores.SeverityWarning, fmt.Sprintf("a transaction is open for %d seconds", seconds), "meanwhile no dead row is removed, and outputs of an order key may wait for it",
@@ -172,11 +172,11 @@ WHERE n.nspname = $1::text AND c.relname = $2::text`, []any{schema, table}, &liv
 		}
 		const many, wraps = 10_000, 1 << 30
 		if dead > many && dead > live {
-			add(stores.SeverityWarning, fmt.Sprintf("%s has %d dead rows beside %d live ones", name, dead, live), "reads pass by the dead ones: a vacuum has not come, or a transaction keeps it from removing them",
+			add(stores.SeverityWarning, fmt.Sprintf("%s has %d dead rows beside %d live ones", name, dead, live), "reads must skip the dead ones: no vacuum has run, or a transaction keeps it from removing them",
 				"VACUUM "+name)
 		}
 		if age > wraps {
-			add(stores.SeverityWarning, fmt.Sprintf("%s was frozen %d transactions ago", name, age), "before 2^31 the server stops", "VACUUM (FREEZE) "+name)
+			add(stores.SeverityWarning, fmt.Sprintf("%s was frozen %d transactions ago", name, age), "the server stops before 2^31", "VACUUM (FREEZE) "+name)
 		}
 		return nil
 	})
@@ -233,7 +233,8 @@ func texts(f func(string)) func(Rows) error {
 	}
 }
 
-// lookAtServer makes the checks that the store's start skips, and reports that it does.
+// lookAtServer makes the checks that the store's start skips, and reports that it was told to skip
+// them.
 func (t *Tables) lookAtServer(ctx context.Context, _ *sqlstore.Examining, add sqlstore.Adder) error {
 	switch {
 	case t.anyServer:
@@ -244,8 +245,8 @@ func (t *Tables) lookAtServer(ctx context.Context, _ *sqlstore.Examining, add sq
 	return nil
 }
 
-// distributed returns the tables of millpond's that Citus distributes: unique keys and locks hold
-// there on one node only.
+// distributed returns the millpond tables that Citus distributes: there, unique keys and locks hold
+// on one node only.
 func (t *Tables) distributed(ctx context.Context) (found []string, err error) {
 	var citus bool
 	if err := t.read(ctx, "SELECT to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL", nil, &citus); err != nil || !citus {

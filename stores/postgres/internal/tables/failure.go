@@ -9,7 +9,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Record implements stores.Failures, in one round trip and one commit.
+// Record implements stores.Failures in one round trip and one commit.
 func (s Store) Record(ctx context.Context, f stores.Failure) (version int64, err error) {
 	consumer, err := s.t.Known(f.Key)
 	if err != nil {
@@ -37,7 +37,7 @@ func (s Store) Record(ctx context.Context, f stores.Failure) (version int64, err
 	)
 	_, err = s.t.db.Send(ctx, statement.with(args, first(&found, &number, &revision, &notified)))
 	if sqlState(err) == serializationFailure {
-		found, err = false, nil // if the server's default isolation is that strict
+		found, err = false, nil // as the server's default isolation may be that strict
 	}
 	switch {
 	case sqlState(err) == noRight: // on the failures only: messages that do not fail are handled

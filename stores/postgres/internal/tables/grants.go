@@ -14,7 +14,7 @@ import (
 const publicSchema = "public"
 
 // Grants implements stores.Granter. The migrator owns the schema, because tables of an untrusted
-// owner are not used (see home); without a schema of its own it must own the database.
+// owner are not used (see home). Without a schema of its own it must own the database.
 func (s Store) Grants(r stores.Role) []string {
 	names := s.t.names
 	role := names.Prefix + string(r)
@@ -22,7 +22,7 @@ func (s Store) Grants(r stores.Role) []string {
 	statements := []string{fmt.Sprintf("DO $$ BEGIN CREATE ROLE %s NOLOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$", role)}
 	if r == stores.RoleMigrator {
 		if names.Schema == "" {
-			return append(statements, "-- make it the owner of the database, or name a schema of its own: millpond_schema in the URL")
+			return append(statements, "-- make it the owner of the database, or name a schema for millpond: millpond_schema in the URL")
 		}
 		return append(statements, fmt.Sprintf("CREATE SCHEMA IF NOT EXISTS %s AUTHORIZATION %s", schema, role))
 	}

@@ -11,14 +11,14 @@ import (
 	"github.com/millpond-go/millpond/internal/sqlstore"
 )
 
-// home is the schema that has the tables, according to the server's catalog. A role that may
-// create objects in a schema of the search_path can use the name of one of our tables: for a
-// view, or a table with a trigger, whose code would run with the rights of its readers or
-// writers. So none of these relations is read before the catalog has told who owns it.
+// home is the schema that has the tables, according to the server's catalog. A role that may create
+// objects in a schema of the search_path can use the name of one of our tables, for a view or for a
+// table with a trigger, whose code would run with the rights of its readers or writers. So none of
+// these relations is read before the catalog has told who owns it.
 type home struct {
 	schema string // "": no tables
 
-	// The first relation with the name of a millpond table that is not trusted; "": all are.
+	// The first relation named like a millpond table that is not trusted; "": all are trusted.
 	name, kind, owner string
 	trigger           string // a trigger whose function another role owns
 }
@@ -32,9 +32,9 @@ func (e *plantedError) Error() string {
 	text := fmt.Sprintf("postgres: %q.%q is not used: ", e.schema, e.name)
 	switch {
 	case e.kind != "r" && e.kind != "p":
-		return text + fmt.Sprintf("it is no table but a relation of the kind %q, of the role %q, and no migration has made it", e.kind, e.owner)
+		return text + fmt.Sprintf("it is not a table but a relation of the kind %q, of the role %q, and no migration made it", e.kind, e.owner)
 	case e.trigger != "":
-		return text + fmt.Sprintf("its trigger %q runs a function of somebody else", e.trigger)
+		return text + fmt.Sprintf("its trigger %q runs a function of another role", e.trigger)
 	}
 	return text + fmt.Sprintf("it belongs to the role %q, which owns neither the schema nor the database, is no superuser, "+
 		"and none that this role is or is a member of. Give it to the schema's owner if it is millpond's, and drop it if not; "+
@@ -65,9 +65,8 @@ func (t *Tables) whereIs(ctx context.Context, db Querier) (h home, err error) {
 
 var tableNames = []string{"schema", "consumer", "inbox", "quarantine", "failure", "audit", "outbox", "outbox_history", "outbox_failed", "lease", "process", "once"}
 
-// homeIs returns the query for a home: the configured schema, or the first of the search_path
-// that has the table of versions. Temporary tables, which every name would find first, do not
-// count.
+// homeIs returns the query for a home: the configured schema, or the first in the search_path that
+// has the table of versions. Temporary tables, which every name would find first, do not count.
 func (t *Tables) homeIs() (text string, args []any) {
 	names := make([]string, len(tableNames))
 	for i, name := range tableNames {
@@ -83,9 +82,9 @@ func (t *Tables) homeIs() (text string, args []any) {
 	return strings.NewReplacer("WHERE_IT_IS", where, "CONFIGURED_OR_NOT_OURS", named).Replace(homeOf), args
 }
 
-// The owner of a schema is trusted with what is in it, but not if the schema is named after
-// another role, which then has it first in its search_path ("$user"), unless it is configured. A
-// superuser is a member of all roles; that does not make them trusted.
+// The owner of a schema is trusted with what is in it. If the schema is named after another role,
+// which then has it first in its search_path ("$user"), its owner is trusted only if the schema is
+// configured. A superuser is a member of all roles; that does not make them trusted.
 func trusts(role string) string {
 	return strings.ReplaceAll(`(ROLE.rolsuper OR ROLE.rolname = current_user OR ROLE.oid = d.datdba
 OR (ROLE.oid = n.nspowner AND CONFIGURED_OR_NOT_OURS)

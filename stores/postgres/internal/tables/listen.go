@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	// soon is how close a due time must be to wake others.
+	// soon is how close a due time must be to wake listeners.
 	soon = 100 * time.Millisecond
-	// wakeEvery is how often one store wakes listeners: the server serializes commits that
+	// wakeEvery is how often one store wakes listeners at most: the server serializes commits that
 	// notify, and one wake-up stands for many messages.
 	wakeEvery = 100 * time.Millisecond
 
-	// notified is a column that wakes listeners, if there is a channel.
+	// notified is a column that wakes listeners if there is a channel.
 	notified = "length(CASE WHEN @channel::text IS NOT NULL THEN pg_notify(@channel::text, '')::text END)"
 )
 
-// mayWake reports whether listeners should be woken now, and then false for a while.
+// mayWake reports whether to wake listeners now, and then says false for a while.
 func (t *Tables) mayWake() bool {
 	now, last := int64(time.Since(started)), t.woken.Load()
 	return (last == 0 || now-last >= int64(wakeEvery)) && t.woken.CompareAndSwap(last, now)
@@ -43,7 +43,7 @@ func channelOf(names sqlstore.Names) string {
 // Connect opens the connection for a listener.
 type Connect func(context.Context) (*pgx.Conn, error)
 
-// Listen calls wake when messages may be due, on a connection that it closes at its end. It
+// Listen calls wake when messages may be due. It opens a connection, closes it at the end, and
 // returns why it stopped.
 func (t *Tables) Listen(ctx context.Context, connect Connect, wake func()) error {
 	return t.listen(ctx, connect, func() string { return t.channel }, func(string) { wake() })
@@ -53,14 +53,14 @@ func (t *Tables) Listen(ctx context.Context, connect Connect, wake func()) error
 func (t *Tables) ListenOutbox(ctx context.Context, connect Connect, wake func(stores.OutboxWake)) error {
 	return t.listen(ctx, connect, t.outboxChannel, func(said string) {
 		var w stores.OutboxWake
-		_, _ = fmt.Sscan(said, &w.Sender, &w.Number) // foreign notifications wake, too
+		_, _ = fmt.Sscan(said, &w.Sender, &w.Number) // foreign notifications also wake
 		wake(w)
 	})
 }
 
 func (t *Tables) outboxChannel() string { return strings.Replace(t.channel, "due", "outbox", 1) }
 
-// WakeRelays implements stores.OutboxWaker, in one round trip. The commit does not wait for the
+// WakeRelays implements stores.OutboxWaker in one round trip. The commit does not wait for the
 // disk.
 func (t *Tables) WakeRelays(ctx context.Context, w stores.OutboxWake) error {
 	if err := t.shared.Ready(ctx); err != nil {
@@ -108,8 +108,7 @@ func (t *Tables) listened(ctx context.Context, err error) error {
 	return t.shared.Explain(ctx, err)
 }
 
-// wake wakes listeners after n messages became due. Listeners poll as well, so an error does not
-// matter.
+// wake wakes listeners after n messages became due. It ignores errors, because listeners also poll.
 func (t *Tables) wake(ctx context.Context, n int) {
 	if n > 0 {
 		_, _ = t.db.Send(ctx, Statement{Text: notify, Args: []any{t.channel}})

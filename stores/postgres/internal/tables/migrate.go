@@ -11,9 +11,9 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Migrate implements stores.Migrator: all missing steps in one transaction, under an advisory
-// lock. It gives way to transactions that use the tables, because all others would wait behind a
-// pending change of a table.
+// Migrate implements stores.Migrator: all missing steps in one transaction, under an advisory lock.
+// It gives way to transactions that use the tables, because otherwise all others would queue behind
+// a pending change of a table.
 func (s Store) Migrate(ctx context.Context) (applied []stores.Migration, err error) {
 	if s.t.shared.Closed() {
 		return nil, stores.ErrClosed

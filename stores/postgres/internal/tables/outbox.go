@@ -11,7 +11,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Settle implements stores.Outbox: kept outputs move to the history in one statement.
+// Settle implements stores.Outbox. Kept outputs move to the history in one statement.
 func (s Store) Settle(ctx context.Context, q stores.Settlement) error {
 	if q.Keep && len(q.Published) > 0 && q.CreatedAt != nil {
 		if err := s.t.shared.Ready(ctx); err != nil {
@@ -30,20 +30,20 @@ INSERT INTO {schema.}{prefix}outbox_history (` + sqlstore.OutputColumns + `, att
 SELECT ` + sqlstore.OutputColumns + `, attempts, error, clock_timestamp() FROM moved`
 
 // openWriters knows the transactions that may still commit outputs. A transaction locks the table
-// before it draws a number, and until it ends. So no output can appear below the newest one of a
-// snapshot once all transactions have ended that had the lock after the snapshot. (Transaction
-// ids do not tell: a running one may have an id above the snapshot, or have drawn a number before
-// it has an id.)
+// before it draws a number, and until it ends. So once all transactions that held the lock after a
+// snapshot have ended, no output can appear below the snapshot's newest one. (Transaction ids do
+// not show this: a running one may have an id above the snapshot, or have drawn a number before it
+// has an id.)
 type openWriters struct {
 	mu       sync.Mutex
 	asked    time.Time
-	complete int64 // the number of an output
+	complete int64 // all outputs up to this number are committed
 	marks    []writersMark
 }
 
 type writersMark struct {
 	newest  int64
-	writers []string // transactions that had the lock
+	writers []string // transactions that held the lock
 }
 
 const (
@@ -77,7 +77,7 @@ func (d database) Complete(ctx context.Context) (int64, error) {
 			complete = max(complete, m.newest)
 		}
 	}
-	if len(stillRunning) > maxMarks { // keep the newest one, which tells most
+	if len(stillRunning) > maxMarks { // keep the newest one, which says most
 		stillRunning = slices.Delete(stillRunning, maxMarks-1, len(stillRunning)-1)
 	}
 	w.asked, w.complete, w.marks = time.Now(), complete, stillRunning

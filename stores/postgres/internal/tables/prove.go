@@ -25,14 +25,14 @@ const (
 	waitNoLock = "SELECT set_config('lock_timeout', '10', true)"
 )
 
-// prove checks, with two connections, that a lock locks and that a key is taken while another
-// transaction inserts it. Servers that only speak the protocol accept both statements, and two
-// handlers would run. It leaves nothing behind. If the check is impossible, for example without
-// the right to write, there is no error.
+// prove checks, on two connections, that a lock locks, and that a key counts as taken while another
+// transaction inserts it. Servers that only speak the protocol accept both statements but let two
+// handlers run. It leaves nothing behind. If the check is impossible, for example without the right
+// to write, it returns nil.
 func (t *Tables) prove(ctx context.Context, names sqlstore.Names) error {
 	distributed, err := t.distributed(ctx)
 	if err == nil && len(distributed) > 0 {
-		return fmt.Errorf("%w: Citus has distributed %s, where a lock holds on one node alone, so that two handlers would run: SELECT undistribute_table('…') for each of millpond's tables", sqlstore.ErrUnusable, strings.Join(distributed, ", "))
+		return fmt.Errorf("%w: Citus has distributed %s, where a lock holds on one node alone, so two handlers would run: SELECT undistribute_table('…') for each of millpond's tables", sqlstore.ErrUnusable, strings.Join(distributed, ", "))
 	}
 	if !t.db.Spare() {
 		return nil
@@ -60,12 +60,12 @@ func (t *Tables) prove(ctx context.Context, names sqlstore.Names) error {
 				return err
 			}
 			if n, err := second.Send(ctx, insert); err == nil && n > 0 {
-				wrong = "it inserts a key that another transaction is inserting, so that two handlers would run"
+				wrong = "it inserts a key that another transaction is inserting, so two handlers would run"
 			}
 			return errUndo
 		})
 		if _, lost := first.Send(ctx, Statement{Text: qualify(waitNoLock)}); lost != nil {
-			wrong = "" // its locks are lost, too
+			wrong = "" // its locks are lost as well
 		}
 		return cmp.Or(err, errUndo)
 	})

@@ -15,8 +15,8 @@ import (
 var _ stores.Purger = Store{}
 
 // The inbox is read and purged in storage order, by ranges of its pages: this needs no index, and
-// reads no page twice. "+ 0" keeps the planner from the index of the keys, with which each range
-// would read all rows of a consumer if the table is not analyzed.
+// reads no page twice. "+ 0" keeps the planner from using the index of the keys, with which each
+// range would read all rows of a consumer if the table is not analyzed.
 const (
 	countPages = `SELECT (pg_relation_size('{schema.}{prefix}inbox'::regclass) / current_setting('block_size')::bigint)`
 
@@ -31,7 +31,7 @@ FROM {schema.}{prefix}inbox i JOIN (
 ) l ON l.id = (i.consumer + 0)
 WHERE i.ctid >= $1::tid AND i.ctid < $2::tid AND i.status = 2 GROUP BY i.consumer`
 
-	// Rows that are not announced stay, whatever the query says.
+	// Rows that were not announced stay, whatever the query says.
 	purgeText = `WITH l AS (
 	SELECT c.id, least(c.purged_through - interval '` + margin + `', '1970-01-01 00:00:00+00'::timestamptz + (($4::bigint[])[u.n::integer] * interval '1 microsecond')) AS before
 	FROM {schema.}{prefix}consumer c JOIN unnest($3::bigint[]) WITH ORDINALITY AS u (id, n) ON u.id = c.id WHERE c.purged_through IS NOT NULL
@@ -46,15 +46,15 @@ RETURNING i.consumer, i.message_id, (extract(epoch from i.completed_at) * 100000
 	rowsOfPage = 64 // roughly
 )
 
-// writersOf returns SQL for the transactions that write to a table: each holds a lock until its
-// end.
+// writersOf returns SQL for the transactions that write to a table: each holds a lock until it
+// ends.
 func writersOf(table string) string {
 	return `(SELECT coalesce(string_agg(l.virtualtransaction, ' '), '') FROM pg_catalog.pg_locks l
 	WHERE l.locktype = 'relation' AND l.mode = 'RowExclusiveLock' AND l.relation = '{schema.}{prefix}` + table + `'::regclass
 		AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database()))`
 }
 
-// Overtaken implements stores.Purger: all transactions that had the lock at the first call have
+// Overtaken implements stores.Purger: all transactions that held the lock at the first call have
 // ended. A claim locks the table before it reads the purge's watermark.
 func (s Store) Overtaken(ctx context.Context, mark string) (next string, over bool, err error) {
 	err = s.t.shared.Inspect(ctx, 1, func() error {

@@ -7,9 +7,9 @@ import (
 
 // The server looks for functions, operators and types along the search_path, and prefers an exact
 // match of the arguments to its own function with a conversion. So a role that may create objects
-// in a schema of the path, such as public, could make our statements run its code with our
-// rights. Every statement therefore names pg_catalog. As that makes SQL hard to read, it is
-// written without, and qualified once, when the texts are made.
+// in a schema of the path, such as public, could make our statements run its code with our rights.
+// Every statement therefore names pg_catalog. That makes SQL hard to read, so it is written
+// without, and qualified once, when the texts are made.
 
 // qualify returns SQL text whose functions, operators and types are those of pg_catalog. It knows
 // the SQL of this package: keywords are in capitals, and functions in small letters, directly
@@ -17,7 +17,7 @@ import (
 //
 // OPERATOR(…) always has the same precedence, so an expression with operators of different
 // precedence needs parentheses. Without them, and for syntax that looks up an operator by itself,
-// qualify panics: it is a mistake in the program.
+// qualify panics: that is a bug in this package.
 func qualify(sql string) string {
 	q := qualifier{rest: sql, sql: sql}
 	for q.rest != "" {
@@ -101,7 +101,7 @@ func (q *qualifier) token() {
 	q.last = last
 }
 
-// ended notes the end of an operand, or of what is none.
+// ended notes the end of an operand, or of a token that is none.
 func (q *qualifier) ended(operand bool) { q.operand, q.dot, q.cast = operand, false, false }
 
 func (q *qualifier) copy(n int) {
@@ -158,7 +158,7 @@ func (q *qualifier) word(word string) {
 
 func isKeyword(word string) bool { return word == strings.ToUpper(word) }
 
-// bindings has the precedence of operators; all others have the same one.
+// bindings has the precedence of operators; all others have the same.
 var bindings = map[string]string{
 	"*": "product", "/": "product", "%": "product", "+": "sum", "-": "sum",
 	"=": "comparison", "<": "comparison", ">": "comparison", "<=": "comparison", ">=": "comparison", "<>": "comparison",
@@ -205,7 +205,7 @@ func run(s, set string) int {
 	return n
 }
 
-// before returns s up to sep, all of it if it is not there.
+// before returns s up to sep, or all of s without it.
 func before(s, sep string) string {
 	s, _, _ = strings.Cut(s, sep)
 	return s

@@ -9,9 +9,9 @@ import (
 )
 
 // relatives speak the protocol, but lack what the store relies on. They accept some statements
-// without effect, so that two handlers would run; so they are recognized by name.
+// without effect, and would let two handlers run. So they are recognized by name.
 var relatives = []sqlstore.Relative{
-	{Mark: "cockroachdb", Name: "CockroachDB", Lacks: "advisory locks that lock, xmin and NOTIFY"},
+	{Mark: "cockroachdb", Name: "CockroachDB", Lacks: "working advisory locks, xmin and NOTIFY"},
 	{Mark: "-yb-", Name: "YugabyteDB", Lacks: "xmin, and numbers in the order in which rows are written"},
 	{Mark: "redshift", Name: "Amazon Redshift", Lacks: "unique keys that are enforced"},
 	{Mark: "greenplum", Name: "Greenplum", Lacks: "advisory locks that hold on all segments"},
@@ -37,7 +37,7 @@ func (t *Tables) recognise(ctx context.Context) error {
 }
 
 // identify refuses servers on which the store cannot run. Cloud services that are PostgreSQL say
-// so.
+// that they are.
 func (t *Tables) identify(ctx context.Context) error {
 	var (
 		found, isDSQL bool

@@ -8,12 +8,12 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Release implements stores.Retries, in one round trip and one commit.
+// Release implements stores.Retries in one round trip and one commit.
 func (s Store) Release(ctx context.Context, reserved []stores.Retry) error {
 	return s.changeReserved(ctx, reserved, s.t.sql.release, s.t.channel)
 }
 
-// Renew implements stores.Retries, in one round trip and one commit.
+// Renew implements stores.Retries in one round trip and one commit.
 func (s Store) Renew(ctx context.Context, reserved []stores.Retry, d time.Duration) error {
 	return s.changeReserved(ctx, reserved, s.t.sql.renew, d)
 }
@@ -42,7 +42,7 @@ const releaseText = reservedText + `, released AS (
 )
 SELECT pg_notify($5, '')::text`
 
-// Backlog implements stores.Retries, in one round trip.
+// Backlog implements stores.Retries in one round trip.
 func (s Store) Backlog(ctx context.Context, limit int) (backlog []stores.Backlog, err error) {
 	err = s.t.shared.Inspect(ctx, limit, func() error {
 		_, err := s.t.db.Send(ctx, Statement{Text: s.t.sql.backlog, Args: []any{limit}, Read: func(rows Rows) error {

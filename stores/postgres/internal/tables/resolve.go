@@ -19,10 +19,10 @@ func (s Store) Resolve(ctx context.Context, k stores.Key) (bool, error) {
 	return row.Found && row.Status == stores.StatusCompleted, err
 }
 
-// SettledRow waits for the key's lock, which a transaction that claims the key holds until its
-// outcome is visible, and reads the row. A visible row may not be on a synchronous standby: the
-// server gives up that wait if a COMMIT is canceled. So SettledRow commits something itself,
-// which also waits for the standby, and fails if ctx ends before.
+// SettledRow reads a key's row after waiting for its lock, which a claiming transaction holds until
+// its outcome is visible. A visible row may not be on a synchronous standby yet: if a COMMIT is
+// canceled, the server gives up that wait. So SettledRow commits something itself, which also waits
+// for the standby, and fails if ctx ends first.
 func (t *Tables) SettledRow(ctx context.Context, consumer int64, id []byte) (row sqlstore.Row, err error) {
 	// The server must give up before this call does, or it would wait on unwatched.
 	wait := time.Minute

@@ -11,8 +11,8 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// learn asks the server once what the store needs to know. It runs before the first consumer is
-// registered, and so before anything else. It runs again when the server may be another one.
+// learn asks the server once for what the store needs to know. It runs before the first consumer is
+// registered, and so before anything else, and again when the server may be another one.
 func (t *Tables) learn(ctx context.Context, again bool) error {
 	t.learning.Lock()
 	defer t.learning.Unlock()
@@ -48,8 +48,8 @@ func (t *Tables) learn(ctx context.Context, again bool) error {
 	if t.dialect != nil {
 		return nil
 	}
-	// From now on the tables have qualified names: a handler may set the search_path of its
-	// transaction, or leave a connection with another one.
+	// From now on table names are qualified: a handler may set the search_path of its transaction,
+	// or leave a connection with another one.
 	names := t.inSchema(h.schema)
 	if !t.anyServer {
 		if err := t.prove(ctx, names); err != nil {
@@ -76,8 +76,8 @@ current_setting('default_transaction_isolation'),
 (current_setting('max_locks_per_transaction')::bigint * (current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint)),
 current_setting('fsync'), current_setting('synchronous_commit'), current_setting('full_page_writes')`
 
-// serverLimits are the connections' own timeouts, which the bound of a claim must not raise; 0
-// means none.
+// serverLimits are the connections' own timeouts, which a claim's bound must not raise; 0 means
+// none.
 type serverLimits struct{ idle, statement time.Duration }
 
 // keep reports whether the connections' own timeouts enforce the bound.
@@ -94,5 +94,5 @@ func milliseconds(own, bound time.Duration) string {
 	if bound == 0 || own != 0 && own < bound {
 		bound = own
 	}
-	return strconv.FormatInt(min(bound.Milliseconds(), math.MaxInt32), 10) // the largest value of the settings; the inbox's own clock bounds longer times
+	return strconv.FormatInt(min(bound.Milliseconds(), math.MaxInt32), 10) // the settings' largest value; the inbox's own clock bounds longer times
 }

@@ -46,8 +46,8 @@ func newStatements(n sqlstore.Names) statements {
 		stale:           expand(n, staleText),
 		look:            expand(n, lookText),
 		resolve:         expand(n, lookText+resolveText),
-		// Raises division_by_zero unless its transaction wrote the row, which keeps a COMMIT
-		// behind it from running.
+		// Raises division_by_zero unless its transaction wrote the row, which keeps the COMMIT
+		// after it from running.
 		owned: expand(n, `SELECT 1 / count(*) FROM {schema.}{prefix}inbox
 WHERE consumer = $1 AND message_id = $2 AND xmin = pg_current_xact_id_if_assigned()::xid`),
 		claimBatch:  expand(n, claimBatchText),
@@ -72,8 +72,8 @@ WHERE consumer = $1 AND message_id = $2 AND xmin = pg_current_xact_id_if_assigne
 }
 
 const (
-	// The row is inserted as completed: nobody sees it before the commit, so the transaction is
-	// its status, and a message costs one row version. The statement asks for the lock before the
+	// The row is inserted as completed. Nobody sees it before the commit, so the transaction is its
+	// status, and a message costs one row version. The statement asks for the lock before the
 	// insert, so the insert never waits.
 	insertText = `INSERT INTO {schema.}{prefix}inbox AS i (consumer, message_id, status, fingerprint, traceparent, completed_at)
 SELECT $1, $2, 2, $3, $4, now() WHERE `
@@ -84,12 +84,12 @@ SELECT $1, $2, 2, $3, $4, now() WHERE `
 	timed = `
 AND NOT EXISTS (SELECT FROM {schema.}{prefix}consumer WHERE id = $1 AND purged_through > ('1970-01-01 00:00:00+00'::timestamptz + (@time::bigint * interval '1 microsecond')))`
 
-	// server identifies the server and its state: it changes with a restart, and when a dump is
+	// server identifies the server and its state. It changes with a restart, and when a dump is
 	// restored, which creates the table of the inbox i anew. It comes with the answer, because a
 	// pooler may change servers behind a connection.
 	server = `((date_part('epoch', pg_postmaster_start_time()) * 1000000)::bigint + i.tableoid::bigint)`
 
-	// A double holds the microseconds of some decades to come; extract, which is always exact,
+	// A double holds the microseconds of some decades to come. extract, which is always exact,
 	// takes ten times as long.
 	completed = `(date_part('epoch', i.completed_at) * 1000000)::bigint`
 
@@ -97,8 +97,8 @@ AND NOT EXISTS (SELECT FROM {schema.}{prefix}consumer WHERE id = $1 AND purged_t
 	staleText = `SELECT pg_try_advisory_xact_lock($2), (SELECT (extract(epoch from purged_through) * 1000000)::bigint
 FROM {schema.}{prefix}consumer WHERE id = $1 AND purged_through > ('1970-01-01 00:00:00+00'::timestamptz + ($3::bigint * interval '1 microsecond')))`
 
-	// For connections whose own timeouts do not enforce the bound. A claim that is not won has
-	// the key's lock as well, so the bound comes first.
+	// For connections whose own timeouts do not enforce the bound. A claim that is not won also has
+	// the key's lock, so the bound comes first.
 	bounded = `CASE WHEN set_config('idle_in_transaction_session_timeout', @idle, true) IS NOT NULL
 AND set_config('statement_timeout', @statement, true) IS NOT NULL THEN ` + keyLock + ` END`
 
@@ -127,8 +127,8 @@ FROM {schema.}{prefix}inbox i
 LEFT JOIN {schema.}{prefix}failure f ON f.consumer = i.consumer AND f.message_id = CASE WHEN i.status <> 2 THEN i.message_id END
 WHERE i.consumer = $1 AND i.message_id = $2`
 
-	// The lock is written to the log, so that COMMIT waits for the standbys, even if the row's
-	// own commit did not.
+	// The lock is written to the log, so that COMMIT waits for the standbys, even if the row's own
+	// commit did not.
 	resolveText = `
 FOR NO KEY UPDATE OF i`
 
@@ -157,14 +157,14 @@ UPDATE {schema.}{prefix}inbox i SET status = 2, completed_at = now(), traceparen
 FROM gone WHERE i.consumer = $1 AND i.message_id = $2 AND i.status = 3
 RETURNING ` + completed + `, ` + server
 
-	// Deletes steps that were recorded after the takeover began and before it locked the failure.
-	// The snapshot of a later statement sees them, unless the transaction has one snapshot only.
+	// Deletes steps that were recorded after the takeover began and before it locked the failure. A
+	// later statement's snapshot sees them, unless the transaction has only one snapshot.
 	stepsGoneText = `DELETE FROM {schema.}{prefix}once WHERE consumer = $1 AND message_id = $2
 AND NOT EXISTS (SELECT FROM {schema.}{prefix}failure WHERE consumer = $1 AND message_id = $2)`
 
-	// The next message of each order key that lost messages becomes due, so that a message that
-	// was postponed for long is woken. Rows that a worker holds are woken, too: it only keeps
-	// them from ending. A row with a stronger lock comes when its own time is up.
+	// Makes the next message of each order key that lost messages due, which wakes one that was
+	// postponed for long. Rows that a worker holds are woken too: the worker only keeps them from
+	// ending. A row with a stronger lock comes when its own time is up.
 	nextInOrder = `next AS MATERIALIZED (
 	SELECT first_.number
 	FROM (SELECT consumer, order_key, min(number) AS number FROM gone WHERE order_key IS NOT NULL GROUP BY consumer, order_key) g
@@ -183,8 +183,8 @@ AND NOT EXISTS (SELECT FROM {schema.}{prefix}failure WHERE consumer = $1 AND mes
 	FROM next WHERE f.number = next.number
 )`
 
-	// Every change of a failure's row gives it another version. The revision wraps around before
-	// it would overflow into the number.
+	// Every change of a failure's row gives it another version. The revision wraps around before it
+	// would overflow into the number.
 	revised = `revision = (f.revision + 1) & 1048575`
 
 	// stateColumns are the columns that sqlstore.State reads.
@@ -192,7 +192,7 @@ AND NOT EXISTS (SELECT FROM {schema.}{prefix}failure WHERE consumer = $1 AND mes
 (extract(epoch from clock_timestamp() - f.budget_at) * 1000000)::bigint, (extract(epoch from f.due_at - clock_timestamp()) * 1000000)::bigint`
 )
 
-// named is the text of a statement whose arguments had names, such as @consumer.
+// named is the text of a statement whose arguments have names, such as @consumer.
 type named struct {
 	text  string
 	names []string // in the order of the arguments
@@ -209,7 +209,7 @@ func newNamed(text string) named {
 	text, args, _ := values.RewriteQuery(context.Background(), nil, text, nil)
 	n := named{text: text}
 	for _, name := range args {
-		n.names = append(n.names, name.(string)) //nolint:forcetypeassert // they all are
+		n.names = append(n.names, name.(string)) //nolint:forcetypeassert // all values are names
 	}
 	return n
 }

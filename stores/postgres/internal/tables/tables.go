@@ -23,7 +23,7 @@ var migrationFiles embed.FS
 type Config struct {
 	Schema      string
 	TablePrefix string
-	Isolation   pgx.TxIsoLevel // of the handlers' transactions; "": read committed
+	Isolation   pgx.TxIsoLevel // of handlers' transactions; "": read committed
 	AnyServer   bool           // accept unknown servers, and relatives
 }
 
@@ -32,8 +32,8 @@ type Tables struct {
 	shared     *sqlstore.Tables
 	db         DB
 	names      sqlstore.Names
-	isolation  pgx.TxIsoLevel // of the handlers' transactions
-	recognised atomic.Bool    // the server is recognized and accepted
+	isolation  pgx.TxIsoLevel // of handlers' transactions
+	recognised atomic.Bool    // the server was recognized and accepted
 	anyServer  bool
 	log        *slog.Logger
 	writers    openWriters
@@ -41,8 +41,8 @@ type Tables struct {
 	learnt
 }
 
-// learnt is the result of learn. Except for the settings it is constant once there is a consumer
-// or the tables are ready.
+// learnt is the result of learn. Except for the settings it does not change once there is a
+// consumer or the tables are ready.
 type learnt struct {
 	learning   sync.Mutex
 	dialect    *sqlstore.Dialect // nil before learn
@@ -59,7 +59,7 @@ type Store struct {
 	t *Tables
 }
 
-// Format implements fmt.Formatter: no verb prints the connection's settings, which contain a
+// Format implements fmt.Formatter. No verb prints the connection's settings, which contain a
 // password.
 func (s Store) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "a store on PostgreSQL") }
 
@@ -80,9 +80,8 @@ func New(db DB, c Config) (*Tables, error) {
 // Close refuses further calls. It reports whether it was the first Close.
 func (t *Tables) Close() bool { return t.shared.Close() }
 
-// TxOptions are the options of the handlers' transactions, for a store with a registered
-// consumer. They leave out the server's defaults, and any access mode: a read-only server stays
-// read-only.
+// TxOptions are the options of handlers' transactions, for a store with a registered consumer. They
+// leave out the server's defaults, and any access mode: a read-only server stays read-only.
 func (t *Tables) TxOptions() pgx.TxOptions {
 	if t.settings.Load().isolation == t.isolation {
 		return pgx.TxOptions{}
