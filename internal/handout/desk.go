@@ -13,20 +13,20 @@ import (
 
 // Desk hands out the messages of one Subscribe call. It is safe for concurrent use.
 type Desk struct {
-	ctx     context.Context // of all its messages; its end ends the intake
+	ctx     context.Context // every message's context derives from it; its end ends the intake
 	stop    context.CancelFunc
-	gone    context.Context // its end ends what is unsettled
+	gone    context.Context // its end abandons what is unsettled
 	abandon context.CancelFunc
 	out     chan *message.Message
 	slots   chan struct{}
-	begun   atomic.Int64 // messages that handlers have
+	begun   atomic.Int64 // messages that handlers have now
 	done    chan struct{}
 
 	drainTimeout time.Duration
 	logger       watermill.LoggerAdapter
 }
 
-// New returns a desk whose intake ends with ctx. Its log lines have the fields.
+// New returns a desk whose intake ends with ctx. Its log lines carry the fields.
 func New(ctx context.Context, config brokers.SubscriberConfig, fields watermill.LogFields) *Desk {
 	d := &Desk{
 		out:          make(chan *message.Message),
@@ -40,7 +40,7 @@ func New(ctx context.Context, config brokers.SubscriberConfig, fields watermill.
 	return d
 }
 
-// Context ends when the intake does.
+// Context ends when the intake ends.
 func (d *Desk) Context() context.Context { return d.ctx }
 
 // Logger returns the subscriber's logger, with the desk's fields.
@@ -50,8 +50,8 @@ func (d *Desk) Logger() watermill.LoggerAdapter { return d.logger }
 // delivered when it is received.
 func (d *Desk) Messages() <-chan *message.Message { return d.out }
 
-// Take waits for one of InFlight slots. It returns false when the intake, or until, ends
-// before; until may be nil.
+// Take waits for one of InFlight slots. It returns false if the intake or until ends first; until
+// may be nil.
 func (d *Desk) Take(until <-chan struct{}) bool {
 	select {
 	case d.slots <- struct{}{}:
@@ -65,16 +65,16 @@ func (d *Desk) Take(until <-chan struct{}) bool {
 // Put gives a slot back.
 func (d *Desk) Put() { <-d.slots }
 
-// Stop ends the intake. It may be called many times.
+// Stop ends the intake. It may be called again.
 func (d *Desk) Stop() { d.stop() }
 
-// Abandon makes later settlements ineffective. It may be called many times.
+// Abandon makes later settlements ineffective. It may be called again.
 func (d *Desk) Abandon() { d.abandon() }
 
 // Abandoned is closed by Abandon.
 func (d *Desk) Abandoned() <-chan struct{} { return d.gone.Done() }
 
-// Serve runs work, which returns when the intake has ended and all messages are settled.
+// Serve runs work, which must return once the intake has ended and all messages are settled.
 // Messages that are unsettled at the drain timeout are abandoned.
 func (d *Desk) Serve(work func()) {
 	idle := make(chan struct{})
@@ -96,7 +96,7 @@ func (d *Desk) Serve(work func()) {
 	<-idle
 }
 
-// NotSettled logs that draining has ended before n messages were settled.
+// NotSettled logs that draining ended before n messages were settled.
 func (d *Desk) NotSettled(n int, timeout time.Duration) {
 	if n > 0 {
 		d.logger.Info("Unsettled messages are delivered again: they were not settled in time", watermill.LogFields{
@@ -105,8 +105,7 @@ func (d *Desk) NotSettled(n int, timeout time.Duration) {
 	}
 }
 
-// Finish closes the consumer's channel, after the last message was handed out. It is called
-// once.
+// Finish closes the consumer's channel. Call it once, after the last message was handed out.
 func (d *Desk) Finish() {
 	d.stop()
 	d.abandon()

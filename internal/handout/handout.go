@@ -15,13 +15,13 @@ type Fate int
 const (
 	Acked Fate = iota
 	Nacked
-	Unbegun   // nobody has received it
+	Unbegun   // the consumer has not received it
 	Abandoned // its settlement no longer counts
 )
 
 // Handout is one message on its way to the consumer and back.
 type Handout struct {
-	Withdrawn <-chan struct{} // closed when nobody may begin it any more; nil: with the intake
+	Withdrawn <-chan struct{} // closed when it must no longer be handed out; nil: with the intake
 	Lost      <-chan struct{} // closed when its settlement no longer counts; nil: with the desk's
 
 	// Keep, if not nil, is called every KeepEvery while the message is in hand.
@@ -47,7 +47,7 @@ func (d *Desk) Handout(msg *message.Message, facts brokers.Delivery) *Handout {
 // End ends the message's context.
 func (h *Handout) End(cause error) { h.cancel(cause) }
 
-// Deliver hands the message out and waits for its fate. A nack comes with its give-back.
+// Deliver hands the message out and waits for its fate. A nack comes with its GiveBack.
 func (h *Handout) Deliver() (Fate, brokers.GiveBack) {
 	if !h.Offer() {
 		return Unbegun, brokers.GiveBack{}
@@ -55,8 +55,8 @@ func (h *Handout) Deliver() (Fate, brokers.GiveBack) {
 	return h.Await()
 }
 
-// Offer waits until the consumer has received the message. It returns false if the consumer
-// has gone.
+// Offer waits until the consumer has received the message. It returns false if the message was
+// withdrawn or the intake ended first.
 func (h *Handout) Offer() (received bool) {
 	var alarm <-chan time.Time
 	if h.Keep != nil {
@@ -68,7 +68,7 @@ func (h *Handout) Offer() (received bool) {
 			h.end()
 		}
 	}()
-	select { // which is fair: it may have been before
+	select { // first, because a select with several ready cases picks any of them
 	case <-h.Withdrawn:
 		return false
 	case <-h.desk.ctx.Done():
@@ -90,7 +90,7 @@ func (h *Handout) Offer() (received bool) {
 	}
 }
 
-// Await waits for the fate of a received message, and then ends its context.
+// Await waits for the fate of a received message, and then ends the message's context.
 func (h *Handout) Await() (Fate, brokers.GiveBack) {
 	defer h.end()
 	defer h.desk.begun.Add(-1)
@@ -114,7 +114,7 @@ func (h *Handout) Await() (Fate, brokers.GiveBack) {
 	}
 }
 
-// settled prefers a settlement of the handler, even one that has just come.
+// settled prefers the handler's settlement, even one that has just come.
 func (h *Handout) settled() (Fate, brokers.GiveBack) {
 	select {
 	case <-h.msg.Acked():
@@ -126,8 +126,8 @@ func (h *Handout) settled() (Fate, brokers.GiveBack) {
 	}
 }
 
-// Unfinished reports, after the settlement, whether no earlier delivery had ended the
-// processing of a suspect message.
+// Unfinished reports, after the settlement, that no earlier delivery had finished processing a
+// suspect message.
 func (h *Handout) Unfinished() bool { return brokers.UnfinishedFrom(h.ctx) }
 
 func (h *Handout) end() {
@@ -137,8 +137,8 @@ func (h *Handout) end() {
 	}
 }
 
-// Delay returns the pause before a nacked message is redelivered: that of the give-back, or
-// one that doubles with each delivery, counted from 1, from first to longest.
+// Delay returns the pause before a nacked message is redelivered. Without one in the give-back it
+// doubles with each delivery, counted from 1, from first up to longest.
 func Delay(g brokers.GiveBack, count int, first, longest time.Duration) time.Duration {
 	if g.After > 0 {
 		return g.After

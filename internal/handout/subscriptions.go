@@ -10,7 +10,7 @@ import (
 	"github.com/millpond-go/millpond/internal/openset"
 )
 
-// Subscription is one call of Subscribe. An embedded Desk implements all methods but Run.
+// Subscription is one call of Subscribe. An embedded Desk implements every method but Run.
 type Subscription interface {
 	comparable
 	Messages() <-chan *message.Message
@@ -19,12 +19,11 @@ type Subscription interface {
 	Run() // delivers until the intake ends, drains, and calls Finish
 }
 
-// Subscriptions are the subscriptions of one subscriber. The zero value is empty and ready
-// for use.
+// Subscriptions are the subscriptions of one subscriber. The zero value is ready to use.
 type Subscriptions[S Subscription] struct{ openset.Set[S] }
 
-// Start runs a subscription and returns its messages. After Close it stops it instead, and
-// returns the error of Open.
+// Start runs a subscription and returns its messages. After Close it stops the subscription
+// instead, and returns Open's error.
 func (s *Subscriptions[S]) Start(pkg string, sub S) (<-chan *message.Message, error) {
 	if !s.Add(sub) {
 		sub.Stop()
@@ -37,8 +36,8 @@ func (s *Subscriptions[S]) Start(pkg string, sub S) (<-chan *message.Message, er
 	return sub.Messages(), nil
 }
 
-// Open returns an error that wraps brokers.ErrClosed after Close. It begins with the name
-// of the package pkg.
+// Open returns an error after Close. It wraps brokers.ErrClosed and begins with the package name
+// pkg.
 func (s *Subscriptions[S]) Open(pkg string) error {
 	if s.Closed() {
 		return fmt.Errorf("%s: subscriber: %w", pkg, brokers.ErrClosed)
@@ -46,11 +45,11 @@ func (s *Subscriptions[S]) Open(pkg string) error {
 	return nil
 }
 
-// Receiving returns why subscriptions cannot receive, wrapping brokers.ErrUnavailable; nil
-// if all can, and after Close. where names a subscription.
+// Receiving returns why some subscriptions cannot receive, wrapping brokers.ErrUnavailable. It
+// returns nil if all can, and after Close. where names a subscription.
 func (s *Subscriptions[S]) Receiving(ask func(S) (where string, why error)) error {
 	if s.Closed() {
-		return nil // those that still end say nothing of it
+		return nil // those that are still ending do not matter
 	}
 	var errs []error
 	for _, sub := range s.All() {

@@ -18,7 +18,7 @@ const (
 	lockFailures = `SELECT f.number, f.consumer, f.message_id, f.content, CASE WHEN f.status = 3 THEN f.order_key END FROM {both}
 WHERE %s ORDER BY f.number{free}`
 
-	// A message that was retried, and has not changed since, needs no change.
+	// A message that was retried and has not changed since needs no change.
 	notRetried = `NOT (f.status = 3 AND f.redrives > 0 AND f.attempts = 0 AND f.uncounted = 0 AND f.due_at <= {now} AND NOT f.presumed AND NOT f.reserved)`
 
 	auditChange = `INSERT INTO {schema.}{prefix}audit (at, verb, actor, reason, consumer, number, message_id, {before}, {after})
@@ -26,8 +26,8 @@ SELECT {now}, ?, ?, ?, f.consumer, f.number, f.message_id,
 	CASE WHEN ` + Reserved + ` THEN 'reserved' WHEN f.status = 3 THEN 'pending' WHEN f.status = 4 THEN 'failed' WHEN f.status = 5 THEN 'discarded' ELSE 'unknown' END, ?
 FROM {schema.}{prefix}failure f WHERE %s ORDER BY f.number`
 
-	// A fresh budget. A message without content waits for its redelivery, and no other
-	// message waits for it, because it may never come.
+	// A fresh budget. A message without content waits for its redelivery. No other message waits
+	// for it, because that redelivery may never come.
 	retryFailures = `UPDATE {schema.}{prefix}failure SET {changed}, status = 3, attempts = 0, uncounted = 0, presumed = false,
 	suspect = suspect OR reserved OR holder IS NOT NULL, reserved = false, holder = NULL, redrives = redrives + 1, budget_at = {now}, due_at = {now},
 	placement = CASE WHEN content = 1 THEN 1 ELSE 2 END, order_key = CASE WHEN content = 1 THEN order_key END WHERE %s`
@@ -35,8 +35,8 @@ FROM {schema.}{prefix}failure f WHERE %s ORDER BY f.number`
 
 	eraseFailures = `UPDATE {schema.}{prefix}failure SET {changed}, status = 5, due_at = NULL, suspect = suspect OR reserved OR holder IS NOT NULL, reserved = false, holder = NULL, ` + Erased + ` WHERE %s`
 
-	// Erased are the assignments that leave a failure's key, where it came from, and its times.
-	// Content 6 is for good: nothing is kept or retried under it.
+	// Erased are the assignments that leave only a failure's key, origin and times. Content 6 is
+	// for good: nothing is kept or retried under it.
 	Erased = `content = 6, cause = '', error = '', order_key = NULL, history = '[]', codec = '', uuid = NULL, metadata = NULL, facts = NULL, payload = NULL`
 
 	notErased = `f.content <> 6`
@@ -44,13 +44,13 @@ FROM {schema.}{prefix}failure f WHERE %s ORDER BY f.number`
 	resolveFailures = `DELETE FROM {schema.}{prefix}failure WHERE %s`
 )
 
-// changes has the effect of each verb of Change on messages.
+// changes has what each verb of Change does to messages.
 var changes = map[stores.Verb]struct {
 	status stores.Status
 	text   string
 	inbox  string // the new status of the inbox row
 	when   string // the condition for a change
-	steps  bool   // steps are deleted
+	steps  bool   // whether steps are deleted
 }{
 	stores.VerbRetry:   {status: stores.StatusPending, text: retryFailures, inbox: "3", when: notErased + " AND " + notRetried},
 	stores.VerbDiscard: {status: stores.StatusDiscarded, text: discardFailures, inbox: "5", when: "f.status <> 5"},
@@ -58,14 +58,14 @@ var changes = map[stores.Verb]struct {
 	stores.VerbResolve: {status: stores.StatusCompleted, text: resolveFailures, inbox: "2, completed_at = {now}", steps: true},
 }
 
-// Changeable returns the condition of all rows that a change concerns, and the condition of the
-// next ones among them.
+// Changeable returns the condition of all rows that a change concerns, and that of the next ones
+// among them.
 func (t *Tables) Changeable(ctx context.Context, c stores.Change) (concerned, next *Condition, err error) {
 	verb, ok := changes[c.Verb]
 	if !ok {
 		return nil, nil, mistakef("%s: %q is no verb for failed messages: use %q, %q, %q or %q", t.name, c.Verb, stores.VerbRetry, stores.VerbDiscard, stores.VerbResolve, stores.VerbErase)
 	}
-	if c.Verb == stores.VerbErase && len(c.Filter.Status) == 0 { // pending messages are erased only if named
+	if c.Verb == stores.VerbErase && len(c.Filter.Status) == 0 { // pending messages are erased only if Status names them
 		c.Filter.Status = []stores.Status{stores.StatusFailed, stores.StatusDiscarded}
 	}
 	w, _, err := t.Matching(ctx, c.Filter)
@@ -102,13 +102,12 @@ type messageKey struct {
 }
 
 type order struct {
-	consumer, number int64 // of the first one that is removed
+	consumer, number int64 // of the first one removed
 	key              string
 }
 
 // Change implements stores.Inspector for databases without a single statement for it. It skips
-// rows whose locks are not free at once, so it never waits for a delivery. Running is as in
-// ReserveDue.
+// locked rows, so it never waits for a delivery. running is as in ReserveDue.
 func (t *Tables) Change(ctx context.Context, c stores.Change, running func(consumer int64, id string) bool, advance Advance) (done stores.Changed, err error) {
 	err = t.Inspect(ctx, c.Limit, func() error {
 		concerned, next, err := t.Changeable(ctx, c)
@@ -117,7 +116,7 @@ func (t *Tables) Change(ctx context.Context, c stores.Change, running func(consu
 		}
 		limit := min(c.Limit, maxChange)
 		ch := change{Change: c, t: t, running: running, advance: advance}
-		var numbers []int64 // of messages that do not run
+		var numbers []int64 // of messages that are not running
 		scan := Statement{Text: t.sql(strings.Replace(scanFailures, "%s", next.String(), 1)), Args: append(next.Args, limit)}
 		left := 0
 		seen, err := list(ctx, t.db, scan, func(rows Rows) (number int64, err error) {
@@ -177,7 +176,7 @@ func (c *change) write(ctx context.Context, tx Sender, concerned *Condition, num
 	if c.Verb == stores.VerbRetry {
 		return nil
 	}
-	for _, k := range c.keys { // one by one: a scan would wait for locked steps of others
+	for _, k := range c.keys { // one by one: a scan would wait for steps locked by others
 		if !verb.steps {
 			break
 		}

@@ -19,8 +19,8 @@ type Condition struct {
 	terms []string
 }
 
-// And adds a term with its arguments. With a string that no text column can hold, the condition
-// holds for no row.
+// And adds a term with its arguments. If a string argument fits no text column, the condition holds
+// for no row.
 func (c *Condition) And(term string, args ...any) {
 	for _, arg := range args {
 		if s, ok := arg.(string); ok && (!utf8.ValidString(s) || strings.ContainsRune(s, 0)) {
@@ -38,7 +38,7 @@ func (c *Condition) in(d *Dialect, column string, values []int64) {
 	c.And(term, args...)
 }
 
-// keys is the condition of the rows that have one of some keys.
+// keys is the condition of rows that have one of some keys.
 func (d *Dialect) keys(column string, values []int64) (condition string, args []any) {
 	if d.Keys == nil {
 		return d.In(column, values)
@@ -46,7 +46,7 @@ func (d *Dialect) keys(column string, values []int64) (condition string, args []
 	return d.Keys(column, values)
 }
 
-// Clone returns a copy; terms that are added to it are not added to c.
+// Clone returns a copy. Terms added to the copy are not added to c.
 func (c *Condition) Clone() *Condition {
 	return &Condition{Args: slices.Clone(c.Args), terms: slices.Clone(c.terms)}
 }
@@ -62,7 +62,7 @@ func (c *Condition) String() string {
 // Consumers maps the numbers in the tables to consumers.
 type Consumers map[int64]stores.Consumer
 
-// IDs returns the numbers, the smallest first.
+// IDs returns the numbers in ascending order.
 func (c Consumers) IDs() []int64 { return slices.Sorted(maps.Keys(c)) }
 
 // Sorted returns the consumers by their names.
@@ -94,11 +94,11 @@ func (t *Tables) consumersNamed(ctx context.Context, service, handler string) (C
 	return c, err
 }
 
-// Reserved holds for failures f that a retry worker has reserved, or that are under a lease.
+// Reserved holds for failures f that a retry worker has reserved or that are under a lease.
 const Reserved = "f.status = 3 AND (f.reserved OR f.holder IS NOT NULL) AND f.due_at > {now}"
 
-// Matching returns the condition of a filter on the table of failures, as f, and the
-// consumers that match it.
+// Matching returns a filter's condition on the table of failures, as f, and the consumers that
+// match it.
 func (t *Tables) Matching(ctx context.Context, f stores.Filter) (*Condition, Consumers, error) {
 	c, err := t.consumersNamed(ctx, f.Service, f.Handler)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Rows are the rows of a query, as all drivers have them.
+// Rows are a query's rows, as all drivers have them.
 type Rows interface {
 	Next() bool
 	Scan(dest ...any) error
@@ -22,49 +22,47 @@ type Statement struct {
 	Text     string
 	Args     []any
 	Read     func(Rows) error // reads the rows; nil: no rows expected
-	Inserted *int64           // gets the number of the inserted row, where the driver reports it separately
+	Inserted *int64           // gets the number of the inserted row, if the driver reports it separately
 }
 
-// Sender sends one statement at a time, and returns how many rows it has affected. Errors
-// are the driver's.
+// Sender sends one statement at a time, and returns how many rows it affected. Errors are the
+// driver's.
 type Sender interface {
 	Send(ctx context.Context, s Statement) (affected int64, err error)
 }
 
-// Database is a database with its driver. Arguments are strings, booleans, integers, bytes,
-// and the Dialect's forms of times and lists; results are integers, booleans, strings and
-// bytes.
+// Database is a database with its driver. Arguments are strings, booleans, integers, bytes, and the
+// Dialect's forms of times and lists. Results are integers, booleans, strings and bytes.
 type Database interface {
 	Sender // for reads of committed data
 
-	// Write runs f in a short transaction at READ COMMITTED, and commits it if f returns
-	// nil. It may run f again after a deadlock or a lock timeout.
+	// Write runs f in a short transaction at READ COMMITTED, and commits it if f returns nil. It
+	// may run f again after a deadlock or a lock timeout.
 	Write(ctx context.Context, f func(Sender) error) error
 
-	// SchemaState reads the newest version of the tables; version 0: there are none.
+	// SchemaState reads the newest version of the tables. Version 0: there are no tables.
 	SchemaState(ctx context.Context) (SchemaState, error)
 	// Learn asks the server once for its properties, when the tables exist. again: the server may
-	// be another one, so properties that may differ are asked again.
+	// be another one, so it asks again for properties that may differ.
 	Learn(ctx context.Context, again bool) (*Dialect, error)
-	// LookUp reads the row of a key, if it is durably committed.
+	// LookUp reads a key's row if it is durably committed.
 	LookUp(ctx context.Context, consumer int64, id []byte) (Row, error)
 
-	// Complete returns a number up to which all outputs are committed, as far as the database
-	// tells: transactions that draw a number at this moment may be missed.
+	// Complete returns a number up to which all outputs are committed, as far as the database can
+	// tell: it may miss transactions that are drawing a number right now.
 	Complete(ctx context.Context) (through int64, err error)
 
-	// Explain maps a driver's error at the beginning of an operation to the contract's
-	// errors.
+	// Explain maps a driver's error at the beginning of an operation to the contract's errors.
 	Explain(ctx context.Context, err error) error
-	// Taken reports whether an insert failed because the row exists, or another transaction
-	// is inserting it.
+	// Taken reports whether an insert failed because the row exists or another transaction is
+	// inserting it.
 	Taken(err error) bool
 	// Fits returns ErrTooLarge for a row that cannot be kept.
 	Fits(bytes int) error
 }
 
-// Executor is implemented by databases that can send a single statement without a short
-// transaction.
+// Executor is implemented by databases that can send a single statement without a transaction
+// around it.
 type Executor interface {
 	Exec(ctx context.Context, s Statement) (affected int64, err error)
 }
@@ -81,7 +79,7 @@ func (t *Tables) exec(ctx context.Context, s Statement) (affected int64, err err
 	return affected, err
 }
 
-// SenderFunc is a Sender.
+// SenderFunc is a function that is a Sender.
 type SenderFunc func(ctx context.Context, s Statement) (affected int64, err error)
 
 // Send implements Sender.
@@ -93,7 +91,7 @@ type Conn interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// Send sends a statement by database/sql.
+// Send sends a statement through database/sql.
 func Send(ctx context.Context, to Conn, s Statement) (affected int64, err error) {
 	if s.Read != nil {
 		rows, err := to.QueryContext(ctx, s.Text, s.Args...)
@@ -137,8 +135,9 @@ func list[T any](ctx context.Context, on Sender, s Statement, scan func(Rows) (T
 	return all, nil
 }
 
-// listFree is list of a statement that locks the rows of some keys, and leaves out those that
-// another transaction has locked. Where they can only be refused, it asks for ever fewer.
+// listFree is list for a statement that locks the rows of some keys, and leaves out those that
+// another transaction has locked. Where the server only refuses locked rows, it asks for fewer and
+// fewer.
 func listFree[K, T any](ctx context.Context, t *Tables, on Sender, keys []K, statement func([]K) Statement, scan func(Rows) (T, error)) error {
 	_, err := list(ctx, on, statement(keys), scan)
 	switch {
@@ -178,7 +177,7 @@ func ReadFirst(found *bool, into ...any) func(Rows) error {
 	}
 }
 
-// one returns ErrChanged if a guarded statement has changed no row.
+// one returns ErrChanged if a guarded statement changed no row.
 func one(affected int64, err error) error {
 	if err == nil && affected != 1 {
 		return stores.ErrChanged
@@ -194,7 +193,7 @@ func Instant(micros *int64) time.Time {
 	return time.UnixMicro(*micros)
 }
 
-// maxTries is how often a short transaction is tried that meets deadlocks or lock timeouts.
+// maxTries is how often a short transaction is tried while it meets deadlocks or lock timeouts.
 const maxTries = 5
 
 // Retry runs a short transaction, and repeats it after a deadlock or a lock timeout.
@@ -210,8 +209,8 @@ func Retry(ctx context.Context, inTheWay func(error) bool, transact func() error
 	}
 }
 
-// Again tries a second and a third time, soon, to lock a row that was locked or missing:
-// another transaction may have only read it.
+// Again tries a second and a third time, soon after, to lock a row that was locked or missing:
+// another transaction may only have read it.
 func Again(ctx context.Context, lock func() (bool, error)) (bool, error) {
 	const tries = 3
 	for try := 1; ; try++ {
@@ -225,7 +224,7 @@ func Again(ctx context.Context, lock func() (bool, error)) (bool, error) {
 	}
 }
 
-// Pause lets another transaction end.
+// Pause waits a moment, so that another transaction can end.
 func Pause(ctx context.Context) error {
 	if !pause.Sleep(ctx, pause.Jitter(5*time.Millisecond)) {
 		return context.Cause(ctx)

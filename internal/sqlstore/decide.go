@@ -27,13 +27,13 @@ FROM {schema.}{prefix}quarantine WHERE id = ?`
 SELECT {now}, ?, ?, ?, consumer, id, message_id, ?, ? FROM {schema.}{prefix}quarantine WHERE id = ?`
 )
 
-// classReleased is the class of messages that an operator has released from quarantine.
-// They have not failed.
+// classReleased is the class of messages that an operator released from quarantine. They have not
+// failed.
 const classReleased stores.Class = "released"
 
-// Ruling is the effect of a decision on a quarantined message.
+// Ruling is what a decision does to a quarantined message.
 type Ruling struct {
-	From, Then stores.QuarantineStatus // From "": any other
+	From, Then stores.QuarantineStatus // From "": any other than Then
 	whole      bool                    // it needs the whole message
 }
 
@@ -44,8 +44,7 @@ var rulings = map[stores.Verb]Ruling{
 	stores.VerbErase:   {Then: stores.QuarantineErased},
 }
 
-// RulingOf returns the ruling of a verb; ok is false for verbs that do not concern the
-// quarantine.
+// RulingOf returns a verb's ruling. ok is false for verbs that do not concern the quarantine.
 func RulingOf(v stores.Verb) (r Ruling, ok bool) {
 	r, ok = rulings[v]
 	return r, ok

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Dialect has the differences of one database's statements. The statements are written once,
-// beside the operation that sends them: with a ? for each argument, {schema.} and {prefix} for
-// the names of the tables, and these words:
+// Dialect has what differs in one database's statements. The statements are written once, beside
+// the operation that sends them, with a ? for each argument, {schema.} and {prefix} for the tables'
+// names, and these words:
 //
 //	{now}             the time by the database's clock, in the form of its columns
 //	{us} … {/us}      a time of the database in microseconds since 1970, as results have it
@@ -39,47 +39,46 @@ import (
 //	{smallint} {text} {boolean} {blob}  after an argument in a list of columns: its type, where needed
 type Dialect struct {
 	Names Names
-	Words map[string]string // words that differ from the usual ones
+	Words map[string]string // words that differ from usual
 
-	// Finish completes the text to SQL; nil: it is SQL already.
+	// Finish turns the text into SQL; nil: it is SQL already.
 	Finish func(sql string) string
 	// In returns the condition that a column has one of the values, with its arguments.
 	In func(column string, values []int64) (condition string, args []any)
-	// Keys is In for a column with one row for each value; nil: In is used. Its plan must not
-	// read whole tables, even if it was made while they were small.
+	// Keys is In for a column with one row per value; nil: In is used. Its plan must not read whole
+	// tables, even if they were small when it was made.
 	Keys func(column string, values []int64) (condition string, args []any)
-	// Pairs is In for two columns with pairs of values.
+	// Pairs is In for pairs of values in two columns.
 	Pairs func(columns [2]string, values [][2]int64) (condition string, args []any)
 	// OrderKeys is In for the order keys of outputs o, each a destination, a zero byte and an order
-	// key. A row is compared once, however many keys there are.
+	// key. It compares a row once, however many keys there are.
 	OrderKeys func(keys [][]byte) (condition string, args []any)
 	// Alone: there is one writer at a time, so no row is ever skipped as locked.
 	Alone bool
-	// Time returns a time as an argument that columns are compared with.
+	// Time returns a time as an argument that can be compared with columns.
 	Time func(time.Time) any
-	// Contains returns the condition that the error of a failure f contains ?.
+	// Contains is the condition that the error of a failure f contains ?.
 	Contains string
-	// SetStatus sets the status of inbox rows to %s; the condition on their failures f
-	// follows.
+	// SetStatus sets the status of inbox rows to %s. The condition on their failures f follows it.
 	SetStatus string
-	// LockOrderKey makes other writers of the order key with this number wait until the
-	// transaction ends; empty if transactions run one after another. OrderSlots is how many
-	// numbers there are, from 0; 0: any.
+	// LockOrderKey makes other writers of the order key with this number wait until the transaction
+	// ends. It is empty if transactions run one after another. OrderSlots is how many numbers there
+	// are, from 0; 0: any number.
 	LockOrderKey string
 	OrderSlots   int64
 	// Refused reports whether a statement failed because it could not lock a row at once, on a
 	// database that cannot skip locked rows; nil: it can.
 	Refused func(error) bool
-	// Unordered: numbers are not in the order of commits, whatever is locked. It changes if the
-	// server does.
+	// Unordered: numbers may not follow the order of commits, whatever is locked. It changes if the
+	// server changes.
 	Unordered atomic.Bool
 
 	once  sync.Once
 	words *strings.Replacer
-	fixed sync.Map // SQL by the constant texts of statements
+	fixed sync.Map // SQL of constant texts
 }
 
-// SQL returns the SQL of a text.
+// SQL returns a text's SQL.
 func (d *Dialect) SQL(text string) string {
 	d.once.Do(func() {
 		words := maps.Clone(usual)
@@ -97,7 +96,7 @@ func (d *Dialect) SQL(text string) string {
 	return d.Finish(text)
 }
 
-// Fixed returns the SQL of a constant text, which is made once.
+// Fixed returns a constant text's SQL, which it makes once.
 func (d *Dialect) Fixed(text string) string {
 	if sql, ok := d.fixed.Load(text); ok {
 		return sql.(string)
@@ -110,10 +109,10 @@ func (d *Dialect) Fixed(text string) string {
 // usual are the words of most databases.
 var usual = map[string]string{
 	"us": "", "/us": "",
-	// A revision is reused after a million changes, when no process has the old one.
+	// A revision is reused after a million changes, when no process still has the old one.
 	"changed": "revision = (revision + 1) & 1048575",
-	// An overdue message that the broker has not redelivered keeps its place no longer than
-	// OrderWait: it may be lost.
+	// An overdue message that the broker has not redelivered keeps its place for OrderWait at most:
+	// it may be lost.
 	"blocks":       "(e.placement = 1 OR e.order_until > {now})",
 	"inbox of f":   "LEFT JOIN {schema.}{prefix}inbox i ON i.consumer = f.consumer AND i.message_id = f.message_id",
 	"microseconds": "", "smallint": "", "text": "", "boolean": "",

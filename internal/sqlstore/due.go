@@ -11,14 +11,14 @@ import (
 const (
 	// maxDue is how many rows one call of Due reads in one transaction.
 	maxDue = 500
-	// maxLooks is how often Due searches again if all found rows wait for others.
+	// maxLooks is how often Due searches again while all rows found wait for others.
 	maxLooks = 8
 )
 
 const (
-	// dueRows are due parked messages. They are found without locks, and then locked by
-	// their numbers. A locking read of the index would briefly lock the next rows too,
-	// which claims would then skip.
+	// dueRows are due parked messages. They are found without locks, and then locked by their
+	// numbers: a locking read of the index would briefly lock the next rows as well, which claims
+	// would then skip.
 	dueRows = `SELECT f.number, f.message_id FROM {schema.}{prefix}failure f
 WHERE f.consumer = ? AND f.status = 3 AND f.placement = 1 AND f.due_at <= {now} ORDER BY f.due_at LIMIT ?`
 
@@ -30,14 +30,14 @@ WHERE %s AND f.status = 3 AND f.placement = 1 AND f.due_at <= {now} ORDER BY f.d
 	loadDue = `SELECT {state}, ` + RetryColumns + ` FROM {schema.}{prefix}failure f {inbox of f} WHERE %s`
 )
 
-// RetryColumns are the columns that [ScanRetry] reads of a failure f and its inbox row i,
-// after those of its state.
+// RetryColumns are the columns that [ScanRetry] reads of a failure f and its inbox row i, after
+// those of the failure's state.
 const RetryColumns = `f.message_id, i.fingerprint, i.traceparent, f.topic, f.coordinates, f.order_key,
 f.codec, f.uuid, f.metadata, f.facts, f.payload, f.error, f.cause`
 
 // ReserveDue implements Due of stores.Retries for databases without a single statement for it, in
-// one round trip if nothing is due. Running reports whether a handler of a message runs, on
-// databases where it holds no lock; nil: it holds one.
+// one round trip if nothing is due. running reports whether a message's handler is running, on
+// databases where the handler holds no lock; nil: it holds one.
 func (t *Tables) ReserveDue(ctx context.Context, q stores.DueQuery, running func(consumer int64, id string) bool) ([]stores.Retry, error) {
 	consumer, err := t.Dueable(q)
 	if err != nil {
@@ -76,7 +76,7 @@ func (t *Tables) ReserveDue(ctx context.Context, q stores.DueQuery, running func
 	return nil, nil
 }
 
-// Dueable returns the consumer of a valid query.
+// Dueable returns the consumer of a query, or an error if the query is invalid.
 func (t *Tables) Dueable(q stores.DueQuery) (int64, error) {
 	consumer, err := t.Consumer(q.Consumer)
 	if err == nil && (q.Limit <= 0 || q.Reserve <= 0 || q.MaxBytes < 0) {
@@ -92,14 +92,14 @@ type due struct {
 	query    stores.DueQuery
 }
 
-// in returns a statement about the failures with some numbers. The text has %s for their
+// in returns a statement about the failures with some numbers. In the text %s stands for their
 // condition, whose arguments come last.
 func (t *Tables) in(text, column string, numbers []int64, args ...any) Statement {
 	which, more := t.Dialect().keys(column, numbers)
 	return Statement{Text: t.sql(strings.Replace(text, "%s", which, 1)), Args: append(args, more...)}
 }
 
-// reserve reserves due rows that are not reserved. It postpones rows behind another one, so that
+// reserve reserves due rows that nobody has reserved. It postpones rows behind another one, so that
 // they are not found again and again.
 func (d *due) reserve(ctx context.Context, tx Sender, numbers []int64) ([]stores.Retry, error) {
 	var free, ordered []int64
@@ -159,7 +159,7 @@ func (d *due) load(ctx context.Context, tx Sender, numbers []int64, suspect map[
 	return found, err
 }
 
-// ScanRetry reads columns into those given, then the columns of a failure's state, and then
+// ScanRetry reads columns into before, then the columns of a failure's state, and then
 // [RetryColumns].
 func ScanRetry(rows Rows, c stores.Consumer, before ...any) (stores.Retry, error) {
 	var (
@@ -175,7 +175,7 @@ func ScanRetry(rows Rows, c stores.Consumer, before ...any) (stores.Retry, error
 		return r, err
 	}
 	r.State = state.Read()
-	r.Fingerprint, _ = stores.ParseFingerprint(fingerprint) // a fingerprint of a later version cannot be compared
+	r.Fingerprint, _ = stores.ParseFingerprint(fingerprint) // a later version's cannot be compared
 	copy(r.TraceParent[:], trace)
 	r.Content.State, r.Content.UUID = r.State.Content, string(uuid)
 	if r.Content.Metadata, r.Content.Facts, r.Err = encoded.decode(); r.Err != nil {

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// An overdue message that the broker has not redelivered keeps its place no longer than
-	// OrderWait: it may be lost.
+	// An overdue message that the broker has not redelivered keeps its place for OrderWait at most:
+	// it may be lost.
 	waitingDue = `SELECT w.number, w.head, w.before_, h.due_at - {now},
 	CASE WHEN b.due_at > {now} AND NOT b.reserved AND NOT b.presumed THEN b.message_id ELSE {empty} END
 FROM (SELECT f.number, (SELECT min(e.number) FROM {schema.}{prefix}failure e
@@ -27,8 +27,8 @@ JOIN {schema.}{prefix}failure b ON b.number = w.before_`
 due_at = {now} + CASE number%s END WHERE `
 )
 
-// waits has what a row waits for: the first row of its order key, and the row before it,
-// whose ID is set if it is neither reserved nor due.
+// waits has what a row waits for: the first row of its order key, and the row before it, whose id
+// is set if it is neither reserved nor due.
 type waits struct {
 	head, before int64
 	beforeID     string
@@ -47,11 +47,11 @@ func (d *due) pause(w waits, held bool) time.Duration {
 	return max(w.headDueIn, time.Minute)
 }
 
-// putOff postpones the ordered rows behind an earlier one, and returns the rest of free. The end
-// of the earlier row makes the next one due, unless the next one is locked at that moment. So a
-// row is postponed for long only while its predecessor is locked here and cannot end. A
-// predecessor that runs, or may begin now, cannot be locked; then, and where no wake-up is
-// possible, the row is polled often.
+// putOff postpones the ordered rows behind an earlier one, and returns the rest of free. When the
+// earlier row ends, it makes the next one due, unless the next one is locked at that moment. So a
+// row is postponed for long only while its predecessor is locked here and cannot end. A predecessor
+// that runs, or may begin to run now, cannot be locked. Then, and where no wake-up is possible, the
+// row is polled often.
 func (d *due) putOff(ctx context.Context, tx Sender, free, ordered []int64) ([]int64, error) {
 	waiting := make(map[int64]waits)
 	_, err := list(ctx, tx, d.t.in(waitingDue, "f.number", ordered), func(rows Rows) (number int64, err error) {
@@ -89,9 +89,9 @@ func (d *due) putOff(ctx context.Context, tx Sender, free, ordered []int64) ([]i
 	return rest, err
 }
 
-// hold keeps the predecessors of the waiting rows from ending, and returns their numbers.
-// It locks their inbox rows, which every end needs, and not their failures: the ends of
-// earlier messages skip locked failures, but must wake these.
+// hold keeps the predecessors of the waiting rows from ending, and returns their numbers. It locks
+// their inbox rows, which every end needs. It does not lock their failures: the ends of earlier
+// messages skip locked failures, but must wake these.
 func (d *due) hold(ctx context.Context, tx Sender, waiting map[int64]waits) (map[int64]bool, error) {
 	held, numbers := make(map[int64]bool), make(map[string]int64)
 	var ids []any

@@ -24,10 +24,10 @@ type Look struct {
 	At    func(ctx context.Context, x *Examining, add Adder) error
 }
 
-// Adder adds a finding of a check.
+// Adder adds a check's finding.
 type Adder func(severity stores.Severity, what, why, fix string)
 
-// Looks are the checks of one database, besides the common ones.
+// Looks are the checks of one database, besides those of all.
 type Looks struct {
 	Server []Look // needs no tables
 	Tables []Look
@@ -100,13 +100,13 @@ func (l Looks) drift(ctx context.Context, x *Examining, add Adder) error {
 			"take their statements from millpond migrate sql")
 	}
 	if len(more) > 0 {
-		add(stores.SeverityWarning, "the tables also have "+strings.Join(more, ", "), "no migration has made them: a later one may need the name, and a column that must be given stops everything",
+		add(stores.SeverityWarning, "the tables also have "+strings.Join(more, ", "), "no migration made them: a later one may need the name, and a column that requires a value stops every INSERT",
 			"ALTER TABLE … DROP COLUMN")
 	}
 	return nil
 }
 
-// numbers reads the one row of a query; NULL is nil.
+// numbers reads the only row of a query; NULL is nil.
 func (x *Examining) numbers(ctx context.Context, text string, into ...any) error {
 	_, err := First(ctx, x.t.db, Statement{Text: x.t.sql(text)}, into...)
 	return err
@@ -122,7 +122,7 @@ func clock(ctx context.Context, x *Examining, add Adder) error {
 	return nil
 }
 
-// oldest returns the number of rows, and the age of the oldest.
+// oldest returns how many rows there are, and the age of the oldest.
 func (x *Examining) oldest(ctx context.Context, column, from string) (w Waits, err error) {
 	var at *int64
 	var now int64
@@ -185,7 +185,7 @@ func numbers(ctx context.Context, x *Examining, add Adder) error {
 		}
 		if highest>>(s.bits-1) > 0 {
 			add(stores.SeverityWarning, fmt.Sprintf("%s.%s has reached %d, more than half of what fits", s.table, s.column, highest),
-				"when none is left, nothing can be recorded there", "find out who draws so many; the next version of the table has to count anew")
+				"when none is left, nothing can be recorded there", "find out what draws so many; the next version of the table must count anew")
 		}
 	}
 	return nil

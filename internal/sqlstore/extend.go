@@ -7,8 +7,8 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// An expired lease, by the database's clock, is not renewed: another holder may be about to take
-// it over.
+// A lease that has expired, by the database's clock, is not renewed: another holder may be about to
+// take it over.
 const extendLease = `UPDATE {schema.}{prefix}failure SET due_at = {now} + (?{microseconds})
 WHERE consumer = ? AND message_id = ? AND number = ? AND revision = ? AND status = 3 AND holder = ? AND due_at > {now}`
 

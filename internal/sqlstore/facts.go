@@ -10,7 +10,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// facts is the stored form of the facts of a delivery: readable where possible, and always exact.
+// facts is the stored form of a delivery's facts: readable where possible, and always exact.
 type facts struct {
 	Key            *[]byte `json:"key,omitempty"` // in base64; an empty one is a key
 	NativeID       string  `json:"native_id,omitempty"`
@@ -24,7 +24,7 @@ type facts struct {
 	PayloadWasNil  bool    `json:"payload_was_nil,omitempty"`
 }
 
-// EncodeFacts returns the stored form of a message's facts, nil if there are none.
+// EncodeFacts returns the stored form of a message's facts, or nil if there are none.
 func EncodeFacts(f stores.Facts) ([]byte, error) {
 	stored := facts{PublishTopic: f.PublishTopic, PublishTo: f.PublishTo, RanAs: f.RanAs, KeyWasNil: f.KeyWasNil, PayloadWasNil: f.PayloadWasNil}
 	if f.Key != nil {
@@ -71,7 +71,7 @@ func DecodeFacts(b []byte) (stores.Facts, error) {
 	return f, nil
 }
 
-// decode decodes both; readable parts are set even after an error.
+// decode decodes both. Readable parts are set even after an error.
 func (e Encoded) decode() (map[string]string, stores.Facts, error) {
 	metadata, err := DecodeMetadata(e.Metadata)
 	facts, unread := DecodeFacts(e.Facts)

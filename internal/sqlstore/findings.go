@@ -7,15 +7,15 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Waits is the number of messages or outputs that wait, and the age of the oldest. With More, N is a
-// lower bound.
+// Waits is how many messages or outputs wait, and the age of the oldest. With More, N is a lower
+// bound.
 type Waits struct {
 	N    int64
 	Age  time.Duration
 	More bool
 }
 
-// Plus returns both together, with the age in seconds.
+// Plus adds more of them, with their age in seconds.
 func (w Waits) Plus(n int, age time.Duration, more bool) Waits {
 	return Waits{N: w.N + int64(n), Age: max(w.Age, age.Round(time.Second)), More: w.More || more}
 }
@@ -28,7 +28,7 @@ func (w Waits) String() string {
 	return fmt.Sprint(w.N)
 }
 
-// maxClockDifference is more than a round trip and a synchronized clock explain.
+// maxClockDifference is more than a round trip and synchronized clocks explain.
 const maxClockDifference = 5 * time.Second
 
 // FindClocks compares the server's time with this machine's times before and after the request.
@@ -36,11 +36,11 @@ func FindClocks(add Adder, before, after, theirs time.Time) {
 	ahead := max(before.Sub(theirs), theirs.Sub(after))
 	if ahead > maxClockDifference {
 		add(stores.SeverityWarning, fmt.Sprintf("the clocks of this machine and of the server differ by %v", ahead.Round(time.Second)),
-			"times of messages that this machine writes cannot be compared with those of the store", "synchronize both, as by chrony or timesyncd")
+			"times of messages that this machine writes cannot be compared with those of the store", "synchronize both, for example with chrony or timesyncd")
 	}
 }
 
-// FindOverdue reports due retries that are later than they may be.
+// FindOverdue reports due retries that are overdue by more than they may be.
 func FindOverdue(add Adder, due Waits, may time.Duration) {
 	if due.N > 0 && due.Age >= may {
 		add(stores.SeverityWarning, fmt.Sprintf("%v retries are due, the oldest since %v", due, due.Age), "no retry worker takes them, or too few do",
@@ -62,10 +62,11 @@ func FindWaiting(add Adder, status string, w Waits) {
 	}
 }
 
-// Quarantined is the status of messages in quarantine, in counts.
+// Quarantined is the status of quarantined messages in counts.
 const Quarantined = "quarantined"
 
-// FindOutbox reports outputs that wait longer than they may, buckets without an owner, and dead letters.
+// FindOutbox reports outputs that wait longer than they may, buckets without an owner, and dead
+// letters.
 func FindOutbox(add Adder, pending Waits, may time.Duration, owned int64, failed Waits) {
 	if pending.N > 0 && pending.Age >= may {
 		add(stores.SeverityWarning, fmt.Sprintf("%v outputs wait to be published, the oldest since %v", pending, pending.Age), "a relay is missing, too slow, or refused by its destination",

@@ -14,8 +14,8 @@ const (
 	writes = "SELECT, INSERT, UPDATE"
 )
 
-// rights are the rights of roles on a table, by its name without the prefix. A test fails if the
-// table of a migration is missing here.
+// rights are the roles' rights on a table, by its name without the prefix. A test fails if a
+// migration's table is missing here.
 var rights = map[string]struct{ runtime, operator string }{
 	"schema":         {reads, reads},
 	"consumer":       {writes, reads},
@@ -32,13 +32,13 @@ var rights = map[string]struct{ runtime, operator string }{
 	"lease":          {all, reads},
 }
 
-// contents are the columns with the content of messages.
+// contents are the columns with messages' content.
 var contents = []string{"payload", "metadata", "facts", "result"}
 
-// IsContent reports whether a column has content of messages.
+// IsContent reports whether a column has messages' content.
 func IsContent(column string) bool { return slices.Contains(contents, column) }
 
-// Right is a right of a role on a table.
+// Right is a role's right on a table.
 type Right struct {
 	Table      string   // with the prefix
 	Privileges []string // such as SELECT
@@ -53,8 +53,8 @@ func (r Right) String() string {
 	return fmt.Sprintf("%s (%s)", strings.Join(r.Privileges, ", "), strings.Join(r.Columns, ", "))
 }
 
-// RightsOf returns what a role needs on the tables of the migrations. The migrator owns them, and
-// needs nothing.
+// RightsOf returns what a role needs on the migrations' tables. The migrator owns them, and needs
+// nothing.
 func (t *Tables) RightsOf(role stores.Role, names Names) []Right {
 	shape := ShapeOf(t.migrations)
 	var needed []Right

@@ -8,7 +8,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// kept is the content of a failure's row that a record builds on.
+// kept is what a record needs of a failure's existing row.
 type kept struct {
 	presumed            bool
 	content             stores.ContentState
@@ -20,7 +20,7 @@ type kept struct {
 	orderKey, history   []byte
 }
 
-// read reads and locks the row in that version; a first failure has none.
+// read reads and locks the row in that version. A first failure has no row.
 func (r *record) read(ctx context.Context, tx Sender, number, revision int64) error {
 	r.was = kept{budgetAt: r.now, history: []byte("[]")}
 	if r.Version == 0 {
@@ -48,8 +48,8 @@ func (r *record) read(ctx context.Context, tx Sender, number, revision int64) er
 	return err
 }
 
-// Remember returns the attempts of a history, as it is stored, with this one appended, up to the limit;
-// nil if there are none. Presumed: the attempt of lastAt has begun, and not ended.
+// Remember appends this attempt to a stored history, and returns the attempts up to the limit, or
+// nil if there are none. presumed: the attempt of lastAt began and did not end.
 func Remember(history []byte, f *stores.Failure, presumed bool, lastAt, now int64) []byte {
 	var attempts []stores.AttemptRecord
 	if json.Unmarshal(history, &attempts) != nil {

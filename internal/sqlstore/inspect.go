@@ -20,7 +20,7 @@ const (
 	fromFailures = ` FROM {schema.}{prefix}failure f {inbox of f} WHERE `
 )
 
-// scanMessage reads the columns of selectMessage, and more columns into those given.
+// scanMessage reads the columns of selectMessage, and those after them into more.
 func scanMessage(rows Rows, c Consumers, more ...any) (stores.Message, error) {
 	var (
 		m                        stores.Message
@@ -40,7 +40,7 @@ func scanMessage(rows Rows, c Consumers, more ...any) (stores.Message, error) {
 	m.FailureState = state.Read()
 	m.Number, _ = ParseVersion(m.Version)
 	m.Key.Consumer = c[consumer]
-	m.Fingerprint, _ = stores.ParseFingerprint(fingerprint) // a fingerprint of a later version cannot be shown
+	m.Fingerprint, _ = stores.ParseFingerprint(fingerprint) // a later version's cannot be shown
 	copy(m.TraceParent[:], trace)
 	m.UUID, m.Holder = string(uuid), value(holder)
 	m.FirstAt, m.LastAt, m.DueAt = Instant(firstAt), Instant(lastAt), Instant(dueAt)

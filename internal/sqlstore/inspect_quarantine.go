@@ -13,7 +13,7 @@ const (
 	fromQuarantine = ` FROM {schema.}{prefix}quarantine q WHERE `
 )
 
-// scanQuarantined reads the columns of selectQuarantined, and more columns into those given.
+// scanQuarantined reads the columns of selectQuarantined, and those after them into more.
 func scanQuarantined(rows Rows, c Consumers, more ...any) (stores.QuarantineRow, error) {
 	var (
 		r                           stores.QuarantineRow
@@ -29,7 +29,7 @@ func scanQuarantined(rows Rows, c Consumers, more ...any) (stores.QuarantineRow,
 		return r, err
 	}
 	r.Consumer = c[consumer]
-	r.Fingerprint, _ = stores.ParseFingerprint(fingerprint) // fingerprints of a later version cannot be shown
+	r.Fingerprint, _ = stores.ParseFingerprint(fingerprint) // a later version's cannot be shown
 	r.Existing, _ = stores.ParseFingerprint(existing)
 	r.UUID = string(uuid)
 	r.FirstAt, r.LastAt, r.DecidedAt = Instant(firstAt), Instant(lastAt), Instant(decidedAt)

@@ -19,8 +19,8 @@ const (
 	dropLapsed = `DELETE FROM {schema.}{prefix}lease WHERE name = ? AND {until} <= {now} AND %s`
 )
 
-// Lease implements stores.Leases, in one commit. Requests for units of the same name run one
-// after the other.
+// Lease implements stores.Leases, in one commit. Requests for units of one name run one after the
+// other.
 func (s Store) Lease(ctx context.Context, r stores.LeaseRequest) (leased stores.Leased, err error) {
 	if err := s.t.Ready(ctx); err != nil {
 		return leased, err
@@ -35,7 +35,7 @@ func (s Store) Lease(ctx context.Context, r stores.LeaseRequest) (leased stores.
 	return leased, nil
 }
 
-// leases has the leases of a name, by unit.
+// leases has the leases under one name, by unit.
 type leases struct {
 	held  map[int64]bool // held by the caller, expired or not
 	taken map[int64]bool // held by others

@@ -9,7 +9,7 @@ import (
 )
 
 // State scans the columns of a failure's state: number, revision, status, placement, content,
-// class, attempts, uncounted, presumed, its age and when it is due in microseconds. They are null
+// class, attempts, uncounted, presumed, its age, and when it is due, in microseconds. They are null
 // without a failure.
 type State struct {
 	number, revision, status, placement, content, attempts, uncounted, age, dueIn *int64

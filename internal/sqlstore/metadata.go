@@ -8,14 +8,14 @@ import (
 	"unicode/utf8"
 )
 
-// metadata is the stored form: readable where possible, and always exact.
+// metadata is its stored form: readable where possible, and always exact.
 type metadata struct {
 	Text   map[string]string `json:"text,omitempty"`
 	Binary map[string][]byte `json:"binary,omitempty"` // keys and values in base64
 }
 
-// EncodeMetadata returns the stored form of a message's metadata, nil if there is
-// none. Keys and values that are not valid UTF-8 are kept byte by byte.
+// EncodeMetadata returns the stored form of a message's metadata, or nil if there is none. Keys and
+// values that are not valid UTF-8 are kept byte by byte.
 func EncodeMetadata(m map[string]string) ([]byte, error) {
 	if len(m) == 0 {
 		return nil, nil

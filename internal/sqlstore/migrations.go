@@ -12,8 +12,8 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// LoadMigrations reads files named like 0001_inbox.sql from dir. Versions must be
-// 1, 2, 3, … without gaps; anything else is a mistake in the program, so it panics.
+// LoadMigrations reads files named like 0001_inbox.sql from dir. Versions must be 1, 2, 3, …
+// without gaps. Anything else is a bug in the program, so it panics.
 func LoadMigrations(files fs.FS, dir string, names Names) []stores.Migration {
 	entries, err := fs.ReadDir(files, dir)
 	if err != nil {
@@ -43,14 +43,13 @@ func LoadMigrations(files fs.FS, dir string, names Names) []stores.Migration {
 
 // SchemaState is the content of a database's schema table.
 type SchemaState struct {
-	Version    int      // the newest step applied; 0: none, or no schema table
+	Version    int      // the newest applied step; 0: none, or no schema table
 	Compatible int      // the oldest program version that can use it
 	Absent     []string // missing tables of the newest step, if the database tells
 }
 
-// Check returns nil if a program that knows the steps up to known can use a schema.
-// Programs of a rolling deployment are one step apart, so a newer schema is usable if it
-// says so.
+// Check returns nil if a program that knows the steps up to known can use a schema. Programs in a
+// rolling deployment are one step apart, so a newer schema is usable if it says so.
 func (s SchemaState) Check(known int) error {
 	switch {
 	case s.Version < known:

@@ -7,24 +7,24 @@ import (
 	"strings"
 )
 
-// DefaultPrefix begins the name of every table of millpond.
+// DefaultPrefix begins the name of every millpond table.
 const DefaultPrefix = "millpond_"
 
-// Names are the configurable names of the tables. Only identifiers of an allow-list are
-// valid, so that SQL text needs no quoting.
+// Names are the configurable names of the tables. Only identifiers from an allow-list are valid, so
+// SQL text needs no quoting.
 type Names struct {
 	Schema string // "" is the connection's default schema
 	Prefix string
 }
 
-// Prefix and the longest table name together must fit the shortest limit of any
-// database, 63 bytes on Postgres.
+// The prefix and the longest table name together must fit into the shortest limit of any database,
+// 63 bytes on Postgres.
 var (
 	identifier = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,39}$`)
 	prefix     = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,29}$`)
 )
 
-// NewNames returns validated names. Errors name the field of the configuration.
+// NewNames returns validated names. Errors name the configuration's field.
 func NewNames(schema, prefix string) (Names, error) {
 	n := Names{Schema: schema, Prefix: cmp.Or(prefix, DefaultPrefix)}
 	if err := n.validate(); err != nil {

@@ -18,11 +18,11 @@ const (
 VALUES `
 	outputValues = `({now}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
-	// OutputValues is how many values a row of an output has.
+	// OutputValues is how many values an output's row has.
 	OutputValues = 11
 )
 
-// Numbers of rows for one INSERT. There are few, so that there are few texts.
+// How many rows one INSERT has. There are few sizes, so that there are few texts.
 var insertSizes = []int{256, 16, 1}
 
 const maxInsertBytes = 1 << 20
@@ -38,7 +38,7 @@ type OutputCheck struct {
 // Set implements stores.OutputChecker's CheckOutputs.
 func (c *OutputCheck) Set(check func(destination, topic string) error) { c.asked.Store(&check) }
 
-// Check returns why outputs for a destination and topic are refused.
+// Check returns why outputs for a destination and topic are refused, or nil.
 func (c *OutputCheck) Check(destination, topic string) error {
 	check := c.asked.Load()
 	if check == nil || *check == nil {
@@ -50,9 +50,9 @@ func (c *OutputCheck) Check(destination, topic string) error {
 	return nil
 }
 
-// Emit writes outputs in a transaction, in their order, after taking the locks of their order
-// keys. It draws their numbers, so it is called as late as possible; locked says that other
-// writers of the order keys wait for this transaction anyway.
+// Emit writes outputs in a transaction, in their order, after taking the locks of their order keys.
+// It draws their numbers, so call it as late as possible. locked says that other writers of the
+// order keys wait for this transaction anyway.
 func (t *Tables) Emit(ctx context.Context, tx Sender, outputs []stores.Output, locked bool) error {
 	switch {
 	case t.Closed():
@@ -103,8 +103,8 @@ type output struct {
 
 func (o output) bytes() int { return len(o.encoded) + len(o.Payload) }
 
-// fitting returns how many rows the next INSERT has. With a database in the process, large
-// statements save no round trip, and its driver searches each value among all.
+// fitting returns how many rows the next INSERT has. If the database is in the process, large
+// statements save no round trip, and the driver searches each value among all of them.
 func (t *Tables) fitting(rows []output) int {
 	sizes := insertSizes
 	if t.Dialect().Alone {
@@ -143,8 +143,8 @@ func bucketOf(o *stores.Output) int64 {
 	return int64(h.Sum32() % stores.OutboxBuckets)
 }
 
-// lockOrderKeys makes other writers of the keys wait until tx has ended. Keys whose locks have
-// the same number only wait for each other.
+// lockOrderKeys makes other writers of the keys wait until tx has ended. Keys that share a lock
+// number only wait for each other.
 func (t *Tables) lockOrderKeys(ctx context.Context, tx Sender, outputs []stores.Output) error {
 	d := t.Dialect()
 	if d.LockOrderKey == "" {

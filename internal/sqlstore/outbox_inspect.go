@@ -10,7 +10,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// outputTable is the table for outputs in one state.
+// outputTable is the table of outputs in one state.
 type outputTable struct {
 	name, at, blocks string
 }
@@ -32,13 +32,13 @@ const (
 	SELECT destination, {at} FROM {schema.}{prefix}{table} ORDER BY id LIMIT ?) f GROUP BY f.destination ORDER BY f.destination`
 )
 
-// outputText completes the text of a statement about outputs of one state.
+// outputText completes a statement's text for outputs in one state.
 func (t *Tables) outputText(state stores.OutputState, text string) string {
 	table := outputTables[state]
 	return t.sql(strings.NewReplacer("{table}", table.name, "{at}", table.at, "{blocks}", table.blocks).Replace(text))
 }
 
-// outputsOf returns the condition of a filter on a table of outputs, as f.
+// outputsOf returns a filter's condition on a table of outputs, as f.
 func (t *Tables) outputsOf(f stores.OutputFilter) (*Condition, error) {
 	table, ok := outputTables[f.State]
 	if !ok {
@@ -79,13 +79,13 @@ func (t *Tables) outputsOf(f stores.OutputFilter) (*Condition, error) {
 		source := &Condition{}
 		source.And("s.id = f.copy_of")
 		within("s", source)
-		// It counts, because PostgreSQL would read the whole table to hash it for EXISTS.
+		// It counts, because for EXISTS PostgreSQL would read the whole table to hash it.
 		w.And("(f.copy_of IS NULL OR 0 = (SELECT count(*) FROM {schema.}{prefix}{table} s WHERE "+source.String()+"))", source.Args...)
 	}
 	return w, nil
 }
 
-// scanOutputRow reads the columns of selectOutput, and more columns into those given.
+// scanOutputRow reads the columns of selectOutput, and those after them into more.
 func scanOutputRow(rows Rows, state stores.OutputState, more ...any) (o stores.OutputRow, err error) {
 	var (
 		created, ended int64
@@ -126,7 +126,7 @@ func (s Store) Outputs(ctx context.Context, q stores.OutputQuery) (outputs []sto
 }
 
 // Output implements stores.OutboxInspector. It searches the tables in the order in which outputs
-// move, so that it does not miss one that moves meanwhile.
+// move, so that it does not miss one that is moving.
 func (s Store) Output(ctx context.Context, number int64) (o stores.OutputRow, err error) {
 	err = s.t.Inspect(ctx, 1, func() error {
 		for _, state := range []stores.OutputState{stores.OutputPending, stores.OutputFailed, stores.OutputPublished} {
@@ -211,7 +211,7 @@ SELECT {now}, f.id, ` + outputContent + ` FROM {schema.}{prefix}outbox_history f
 	discardOutputs = `DELETE FROM {schema.}{prefix}{table} WHERE %s`
 )
 
-// outputVerb is the effect of a decision on outputs.
+// outputVerb is what a decision does to outputs.
 type outputVerb struct {
 	from   []stores.OutputState
 	after  string // the status in the audit
@@ -226,7 +226,7 @@ var outputVerbs = map[stores.Verb]outputVerb{
 	stores.VerbEraseOutput:   {from: []stores.OutputState{stores.OutputFailed, stores.OutputPending, stores.OutputPublished}, after: "erased"},
 }
 
-// OutputRuling returns what outputs in a state become by a verb, for the audit, or refuses the verb.
+// OutputRuling returns what a verb makes of outputs in a state, for the audit, or refuses the verb.
 func OutputRuling(verb stores.Verb, state stores.OutputState) (after string, err error) {
 	v, ok := outputVerbs[verb]
 	if !ok || !slices.Contains(v.from, state) {

@@ -22,8 +22,8 @@ const (
 FROM {schema.}{prefix}outbox o WHERE %s ORDER BY o.id`
 )
 
-// Pending implements stores.Outbox, in two round trips, and one more for each of: what may still
-// be committed, and which keys are blocked.
+// Pending implements stores.Outbox in two round trips, plus one to learn what may still be
+// committed, and one to learn which keys are blocked, where it must.
 func (s Store) Pending(ctx context.Context, q stores.PendingQuery) (stores.Pending, error) {
 	var p stores.Pending
 	err := s.t.Inspect(ctx, q.Limit, func() error {
@@ -56,7 +56,7 @@ func (s Store) Pending(ctx context.Context, q stores.PendingQuery) (stores.Pendi
 	return p, err
 }
 
-// pendingNumbers returns the numbers of outputs up to the query's bytes.
+// pendingNumbers returns the numbers of outputs, up to the query's bytes.
 func (t *Tables) pendingNumbers(ctx context.Context, q stores.PendingQuery) (numbers []int64, more bool, err error) {
 	w := &Condition{}
 	w.And("o.id > ?", q.After)
@@ -91,7 +91,7 @@ func (t *Tables) pendingNumbers(ctx context.Context, q stores.PendingQuery) (num
 	return numbers, rows == q.Limit || len(numbers) < rows, err
 }
 
-// padded repeats the last value, so that there are few texts of statements.
+// padded repeats the last value, so that there are few statement texts.
 func padded[T any](values []T) []T {
 	n := 1
 	for n < len(values) {

@@ -12,12 +12,11 @@ import (
 const OutputColumns = `id, created_at, bytes, bucket, destination, topic, type, codec, message_id, order_key, traceparent, metadata, payload, copy_of`
 
 const (
-	// The moved rows are locked, because otherwise one that an operator deletes meanwhile would
-	// return.
+	// The moved rows are locked: otherwise one that an operator deletes meanwhile would come back.
 	keepPublished = `INSERT INTO {schema.}{prefix}outbox_history (` + OutputColumns + `, attempts, error, published_at)
 SELECT ` + OutputColumns + `, attempts, error, {now} FROM {schema.}{prefix}outbox WHERE %s{for update}`
 
-	// The creation time distinguishes an output from one that got its number after a failover.
+	// The creation time tells an output from one that got the same number after a failover.
 	created = `{us}created_at{/us}`
 
 	DeleteOutputs = `DELETE FROM {schema.}{prefix}outbox WHERE %s`

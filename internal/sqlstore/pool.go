@@ -8,9 +8,9 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Exhausted returns the error of a *sql.DB that gave no connection; if none became free in
-// time, it wraps stores.ErrBusy. The bare error of ctx comes from database/sql, because
-// drivers add what they were doing.
+// Exhausted returns the error for a *sql.DB that gave no connection. If none became free in time,
+// it wraps stores.ErrBusy. database/sql returns ctx's bare error then; drivers add what they were
+// doing.
 func Exhausted(ctx context.Context, db *sql.DB, err error) error {
 	if err == nil || err != ctx.Err() { //nolint:errorlint // this very value
 		return err

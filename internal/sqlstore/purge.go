@@ -25,7 +25,7 @@ WHERE consumer = ? AND message_id > ? ORDER BY message_id LIMIT ?`
 type purge struct {
 	t *Tables
 	stores.PurgeQuery
-	limits map[int64]time.Time // by the consumer's number; 0: for kinds without a consumer
+	limits map[int64]time.Time // by consumer number; 0: for kinds without a consumer
 	names  Consumers
 	found  map[int64]*stores.PurgeFound
 }

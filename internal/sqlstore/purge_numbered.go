@@ -10,7 +10,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// purgedTable has rows that are purged by number.
+// purgedTable is a table whose rows are purged by number.
 type purgedTable struct {
 	from   string // with the condition of the kind
 	number string
@@ -41,7 +41,7 @@ var purgedTables = map[stores.PurgeKind]purgedTable{
 	},
 }
 
-// none are two columns that a table lacks.
+// none stands for two columns that a table lacks.
 const none = "NULL, NULL, " //nolint:dupword // it is SQL
 
 func failureTable(status string) purgedTable {

@@ -24,7 +24,7 @@ func (s Store) Quarantine(ctx context.Context, q stores.Quarantined) error {
 	hash := q.IdentityHash()
 	fingerprint := q.Fingerprint.Bytes()
 	if fingerprint == nil {
-		fingerprint = []byte{} // NULLs would never be equal
+		fingerprint = []byte{} // NULLs are never equal
 	}
 	_, err = s.t.exec(ctx, Statement{Text: s.t.fixed(insertQuarantined), Args: []any{
 		consumer, hash[:], fingerprint, Text(string(q.Reason), maxWordBytes), Text(q.Detail, stores.MaxDetailBytes), NonEmpty(q.ID), q.Existing.Bytes(),

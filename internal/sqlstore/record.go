@@ -31,7 +31,7 @@ WHERE f.consumer = ? AND f.message_id = ? AND f.number = ? AND f.revision = ? AN
 WHERE consumer = ? AND message_id = ? AND number = ? AND revision = ? AND (status = 4 OR status = 5) AND content = 0`
 )
 
-// record is a failure that is being written.
+// record is a failure being written.
 type record struct {
 	stores.Failure
 	t        *Tables
@@ -42,12 +42,12 @@ type record struct {
 	was      kept
 }
 
-// Advance makes the message after the given number due, in its order key, unless it is locked:
-// then it becomes due at its own time.
+// Advance makes the order key's message after the given number due, unless it is locked; then it
+// becomes due at its own time.
 type Advance func(ctx context.Context, on Sender, consumer int64, orderKey []byte, after int64) error
 
 // Record implements stores.Failures for databases without a single statement for it, in a short
-// transaction that does not wait for locks.
+// transaction that waits for no lock.
 func (t *Tables) Record(ctx context.Context, f stores.Failure, advance Advance) (version int64, err error) {
 	r := record{t: t, advance: advance}
 	if r.consumer, err = t.Known(f.Key); err != nil {
@@ -127,8 +127,7 @@ func (r *record) write(ctx context.Context, tx Sender) (version int64, err error
 	return Version(number, revision), r.rest(ctx, tx, number)
 }
 
-// values are the values of both statements, in order; empty ones leave the column
-// unchanged.
+// values are the values of both statements, in order. Empty ones leave the column unchanged.
 func (r *record) values() []any {
 	if r.Start && r.Class == "" { // nothing new is known about the failure
 		r.Class, r.Cause, r.Error = r.was.class, r.was.cause, r.was.error
@@ -161,7 +160,7 @@ func (r *record) values() []any {
 	}
 }
 
-// holder returns the holder of the lease, null if there is none.
+// holder returns the lease's holder, or null.
 func (r *record) holder() any {
 	if !r.Start || r.Holder == "" {
 		return nil
@@ -169,8 +168,7 @@ func (r *record) holder() any {
 	return r.Holder
 }
 
-// insert inserts both rows, unless the key has an inbox row or another transaction holds
-// it.
+// insert inserts both rows, unless the key has an inbox row or another transaction holds it.
 func (r *record) insert(ctx context.Context, tx Sender, values []any) (number int64, err error) {
 	var status int64
 	found, err := First(ctx, tx, Statement{Text: r.t.fixed(findInbox), Args: []any{r.consumer, r.Key.ID}}, &status)

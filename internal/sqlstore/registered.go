@@ -9,10 +9,10 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Registered knows the registered consumers of a store, and whether its tables were checked. It
-// is safe for concurrent use.
+// Registered knows a store's registered consumers, and whether its tables were checked. It is safe
+// for concurrent use.
 type Registered struct {
-	name   string // of the store's package, which begins errors
+	name   string // the store's package, with which errors begin
 	closed atomic.Bool
 
 	mu        sync.RWMutex
@@ -25,7 +25,7 @@ func NewRegistered(name string) *Registered {
 	return &Registered{name: name, consumers: make(map[stores.Consumer]int64)}
 }
 
-// Close refuses further calls. It reports whether it was called for the first time.
+// Close refuses further calls. It reports whether it was the first Close.
 func (r *Registered) Close() bool { return !r.closed.Swap(true) }
 
 // Closed reports whether Close was called.
@@ -46,8 +46,8 @@ func (r *Registered) Forget() {
 	r.checked = false
 }
 
-// CheckOnce makes sure, once, that the tables are there and fit this program, for calls that need
-// no registered consumer.
+// CheckOnce checks once that the tables are there and fit this program, for calls that need no
+// registered consumer.
 func (r *Registered) CheckOnce(ctx context.Context, validate func(context.Context) error) error {
 	if r.closed.Load() {
 		return stores.ErrClosed
@@ -84,8 +84,7 @@ func (r *Registered) Consumer(c stores.Consumer) (int64, error) {
 	return 0, fmt.Errorf("%s: %w: %s", r.name, stores.ErrNotRegistered, c)
 }
 
-// Known returns the number of a key's consumer, if the key is valid and the consumer is
-// registered.
+// Known returns the number of a key's consumer if the key is valid and the consumer registered.
 func (r *Registered) Known(k stores.Key) (int64, error) {
 	// A registered consumer is valid, so only the id is checked.
 	number, err := r.Consumer(k.Consumer)

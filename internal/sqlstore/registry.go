@@ -17,9 +17,9 @@ const (
 	setTopics    = `UPDATE {schema.}{prefix}consumer SET topics = {list} WHERE id = ?`
 )
 
-// ConsumerNumber returns the number of a consumer in all tables. It is derived from the name, so
-// that it stays right if a failover or a crash of the server loses the consumer's row while
-// processes go on.
+// ConsumerNumber returns a consumer's number in all tables. It is derived from the name, so it
+// stays right if a failover or a crash of the server loses the consumer's row while processes go
+// on.
 func ConsumerNumber(c stores.Consumer) int64 {
 	sum := sha256.Sum256([]byte("millpond consumer 1\x00" + c.String()))
 	return int64(binary.BigEndian.Uint64(sum[:]) >> 1) // 63 bits
@@ -62,7 +62,7 @@ type registration struct {
 	done   bool // nothing to write
 }
 
-// read reads the row, and refuses another consumer's row and an unknown topic.
+// read reads the row. It refuses another consumer's row, and an unknown topic.
 func (r *registration) read(ctx context.Context, on Sender, lock string) (err error) {
 	var (
 		encoded []byte
@@ -83,8 +83,8 @@ func (r *registration) read(ctx context.Context, on Sender, lock string) (err er
 	return err
 }
 
-// KnowsTopic reports whether a consumer that is registered for these topics needs no other, and
-// refuses one that is not its own.
+// KnowsTopic reports whether the consumer's topics already have the registration's topic. It
+// refuses a topic that is not among them, unless AcceptTopic is set.
 func KnowsTopic(r *stores.Registration, topics []string) (known bool, err error) {
 	known = r.Topic == "" || slices.Contains(topics, r.Topic)
 	if !known && len(topics) > 0 && !r.AcceptTopic {
@@ -97,7 +97,7 @@ func KnowsTopic(r *stores.Registration, topics []string) (known bool, err error)
 
 func (r *registration) write(ctx context.Context, tx Sender) error {
 	err := r.read(ctx, tx, "")
-	if err == nil && r.known && !r.done { // others may add topics, too
+	if err == nil && r.known && !r.done { // others may be adding topics
 		err = r.read(ctx, tx, "{for update}")
 	}
 	if err != nil || r.done {

@@ -8,8 +8,8 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Relative is a server that speaks the protocol of another, but lacks features that a store
-// needs. It often accepts their statements without effect, so it is recognized by name.
+// Relative is a server that speaks another server's protocol, but lacks features that a store
+// needs. It often accepts the statements without effect, so it is recognized by name.
 type Relative struct {
 	Mark  string // part of the server's own description, in small letters
 	Name  string
@@ -43,9 +43,9 @@ func RefuseRelatives(all []Relative, said, use string) error {
 	return nil
 }
 
-// AnyServer reports what the start would have refused, if it was told to use any server.
+// AnyServer reports what the start would have refused without the order to use any server.
 func AnyServer(add Adder, product string, refusals ...error) {
-	add(stores.SeverityWarning, "millpond_server=any is set", "the start does not look whether the server is "+product+", and whether its locks lock", "remove it, unless you know the server better")
+	add(stores.SeverityWarning, "millpond_server=any is set", "the start does not check that the server is "+product+", and that its locks work", "remove it, unless you know that this server is fit")
 	for _, err := range refusals {
 		if errors.Is(err, ErrUnusable) {
 			add(stores.SeverityError, err.Error(), "without millpond_server=any the store refuses to run on it", "as the finding says")

@@ -27,7 +27,7 @@ func (s Store) Renew(ctx context.Context, reserved []stores.Retry, d time.Durati
 	return s.changeReserved(ctx, reserved, renewReserved, d.Microseconds())
 }
 
-// Reservations are reserved messages, by column. Their keys are compared, too: after a failover
+// Reservations are reserved messages, by column. Their keys are compared as well: after a failover
 // that lost commits, numbers are used again.
 type Reservations struct {
 	Numbers, Revisions, Consumers []int64

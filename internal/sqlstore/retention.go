@@ -16,8 +16,8 @@ FROM {schema.}{prefix}consumer ORDER BY service, handler`
 
 	announce = `UPDATE {schema.}{prefix}consumer SET purged_through = ?, announced_at = {now} WHERE id = ? AND (purged_through IS NULL OR purged_through < ?)`
 
-	// A program that does not know the step would run purged messages. Once is enough, so that
-	// the right is needed only once.
+	// A program that does not know the step would run purged messages again. Once is enough, so the
+	// right is needed only once.
 	keptOut = `SELECT max(compatible) FROM {schema.}{prefix}schema`
 	keepOut = `UPDATE {schema.}{prefix}schema SET compatible = 5 WHERE compatible < 5`
 
@@ -64,7 +64,7 @@ func (s Store) Announce(ctx context.Context, c stores.Consumer, through time.Tim
 		}
 		if compatible < 5 {
 			if _, err := tx.Send(ctx, Statement{Text: s.t.fixed(keepOut)}); err != nil {
-				return fmt.Errorf("programs that do not know how to purge are to be kept out: let the first purge be one of millpond purge with the account of the migrations: %w", err)
+				return fmt.Errorf("programs that do not know how to purge must be kept out: make the first purge with millpond purge, under the account of the migrations: %w", err)
 			}
 		}
 		at := s.t.Dialect().Time(through.Add(stores.ClockMargin))

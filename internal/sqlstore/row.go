@@ -8,19 +8,19 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Row has what a claim needs of the existing row of its key.
+// Row has what a claim needs of its key's existing row.
 type Row struct {
 	Found       bool
 	Status      stores.Status
 	Fingerprint []byte
 	Trace       []byte
 	CompletedAt time.Time
-	Server      uint64              // that has answered; see stores.Verdict
-	Failure     stores.FailureState // for the statuses of failed messages; its Status is not looked at
+	Server      uint64              // that answered; see stores.Verdict
+	Failure     stores.FailureState // for the statuses of failed messages; its own Status is not used
 }
 
-// Read reads at most one row: its status, when it was completed in microseconds, fingerprint
-// and trace parent, then more columns into those given, and those of a failure's state.
+// Read reads at most one row: its status, when it was completed in microseconds, fingerprint and
+// trace parent, then more columns into more, and those of a failure's state.
 func (r *Row) Read(rows Rows, more ...any) error {
 	*r = Row{}
 	if !rows.Next() {
@@ -44,8 +44,8 @@ func (r *Row) Complete() error {
 	return nil
 }
 
-// Verdict compares the row's message with the claimed one. The error is ErrUnavailable for
-// a status that only a newer version writes.
+// Verdict compares the row's message with the claimed one. It returns ErrUnavailable for a status
+// that only a newer version writes.
 func (r Row) Verdict(claimed stores.Fingerprint) (stores.Verdict, error) {
 	v := stores.Verdict{CompletedAt: r.CompletedAt, Failure: r.Failure, Server: r.Server}
 	v.Failure.Status = r.Status

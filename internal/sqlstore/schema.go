@@ -8,8 +8,8 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Migrations implements stores.Migrator. Executed in order, their SQL makes the schema
-// that Validate accepts; one step may have several statements.
+// Migrations implements stores.Migrator. Executed in order, their SQL makes the schema that
+// Validate accepts. One step may have several statements.
 func (s Store) Migrations() []stores.Migration { return slices.Clone(s.t.migrations) }
 
 // Applied implements stores.Migrator.

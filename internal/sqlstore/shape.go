@@ -15,8 +15,8 @@ type Shape struct {
 	Indexes []string
 }
 
-// ShapeOf reads the steps in their written form: one column or key per line, and one statement
-// for each other index.
+// ShapeOf reads the steps as they are written: one column or key per line, and one statement for
+// each other index.
 func ShapeOf(steps []stores.Migration) Shape {
 	s := Shape{Tables: make(map[string][]string)}
 	for _, step := range steps {
@@ -101,7 +101,7 @@ func (s *Shape) dropIndex(name string) {
 }
 
 // Drift returns where a database differs from the migrations. Of additional objects only columns
-// matter: a column that requires a value makes every INSERT fail.
+// matter: one that requires a value makes every INSERT fail.
 func (s Shape) Drift(is Shape) (missing, more []string) {
 	for _, table := range s.TableNames() {
 		columns, there := is.Tables[table]

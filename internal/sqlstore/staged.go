@@ -9,7 +9,7 @@ import (
 // Staged are statements that an attempt sends with its COMMIT. It acts as their Sender.
 type Staged []Statement
 
-// Send implements Sender: it only collects the statement.
+// Send implements Sender. It only collects the statement.
 func (s *Staged) Send(_ context.Context, statement Statement) (int64, error) {
 	*s = append(*s, statement)
 	return 0, nil

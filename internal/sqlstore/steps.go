@@ -13,7 +13,7 @@ const (
 SELECT f.consumer, f.message_id, ?{text}, {now}, ?{blob} FROM {schema.}{prefix}failure f
 WHERE ` + heldBy + `{for update} {step again}`
 
-	// A holder without steps gets one row, without a name.
+	// A holder without steps gets one row without a name.
 	selectSteps = `SELECT o.name, o.result FROM {schema.}{prefix}failure f
 LEFT JOIN {schema.}{prefix}once o ON o.consumer = f.consumer AND o.message_id = f.message_id
 WHERE ` + heldBy + ` ORDER BY o.at`

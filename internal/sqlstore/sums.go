@@ -23,7 +23,7 @@ JOIN {schema.}{prefix}failure f ON f.number = g.latest ORDER BY g.n DESC, g.late
 	countMatching = `SELECT count(*), coalesce(max(number), 0) FROM (
 	SELECT f.number FROM {schema.}{prefix}failure f WHERE %s ORDER BY f.number DESC LIMIT ?) matching`
 
-	// Counts one consumer up to a limit: one statement counts many consumers.
+	// Counts one consumer up to a limit. One statement counts many consumers.
 	countFailed = `SELECT %d AS consumer, %d AS kind, count(*) AS n, {us}min(oldest.at_){/us} AS at_ FROM (
 	SELECT first_at AS at_ FROM {schema.}{prefix}failure WHERE consumer = %d AND status = %d ORDER BY number LIMIT %d) oldest`
 	countHeld = `SELECT %d AS consumer, %d AS kind, count(*) AS n, {us}min(oldest.at_){/us} AS at_ FROM (
@@ -33,8 +33,8 @@ JOIN {schema.}{prefix}failure f ON f.number = g.latest ORDER BY g.n DESC, g.late
 	ORDER BY due_at LIMIT %d) oldest`
 )
 
-// Causes implements stores.Inspector. It reads all messages that match; the class and the
-// error are those of the message whose first failure is the latest.
+// Causes implements stores.Inspector. It reads every message that matches. The class and the error
+// are those of the message whose first failure is the latest.
 func (s Store) Causes(ctx context.Context, f stores.Filter, limit int) (causes []stores.Cause, err error) {
 	err = s.t.matching(ctx, limit, f, func(w *Condition, c Consumers) error {
 		text := strings.Replace(selectCauses, "%s", w.String(), 1)
@@ -68,8 +68,8 @@ type counted struct {
 	at       *int64 // in microseconds
 }
 
-// count counts many consumers by one statement with a part for each, and leaves out zeros. Every
-// database accepts this number of parts.
+// count counts many consumers with one statement that has a part for each, and leaves out zeros.
+// Every database accepts this many parts.
 func (t *Tables) count(ctx context.Context, c Consumers, parts func(consumer int64) []string) (all []counted, err error) {
 	const many = 100
 	for consumers := range slices.Chunk(c.IDs(), many) {
@@ -93,8 +93,7 @@ func (t *Tables) count(ctx context.Context, c Consumers, parts func(consumer int
 	return all, nil
 }
 
-// Counts implements stores.Inspector. If there are more, Oldest is the oldest of the
-// counted ones.
+// Counts implements stores.Inspector. If there are more, Oldest is the oldest of those counted.
 func (s Store) Counts(ctx context.Context, limit int) (counts []stores.Count, err error) {
 	quarantined := int(stores.StatusDiscarded) + 1
 	bound := min(limit, math.MaxInt32)
@@ -117,7 +116,7 @@ func (s Store) Counts(ctx context.Context, limit int) (counts []stores.Count, er
 	return counts, err
 }
 
-// Backlog implements stores.Retries, in one round trip and one more for each hundred consumers.
+// Backlog implements stores.Retries in one round trip, plus one for each hundred consumers.
 func (s Store) Backlog(ctx context.Context, limit int) (backlog []stores.Backlog, err error) {
 	err = s.t.inspect(ctx, limit, "", "", func(c Consumers) error {
 		all, err := s.t.count(ctx, c, func(id int64) []string { return []string{fmt.Sprintf(countDue, id, id, limit)} })

@@ -24,12 +24,12 @@ type Tables struct {
 // Store is the part of the contract that is the same on all databases. Stores embed it.
 type Store struct{ t *Tables }
 
-// New returns the tables of a database, without I/O. name is the store's package.
+// New returns a database's tables, without I/O. name is the store's package.
 func New(name string, db Database, migrations []stores.Migration) *Tables {
 	return &Tables{Registered: NewRegistered(name), db: db, migrations: migrations}
 }
 
-// Store returns the contract's methods only.
+// Store returns only the contract's methods.
 func (t *Tables) Store() Store { return Store{t} }
 
 // Dialect returns the database's dialect, for a store with a registered consumer.
@@ -38,7 +38,7 @@ func (t *Tables) Dialect() *Dialect { return t.dialect.Load() }
 func (t *Tables) sql(text string) string   { return t.dialect.Load().SQL(text) }
 func (t *Tables) fixed(text string) string { return t.dialect.Load().Fixed(text) }
 
-// learn calls Learn, before the first consumer is registered and so before any other operation.
+// learn calls Learn before the first consumer is registered, and so before any other operation.
 func (t *Tables) learn(ctx context.Context, again bool) error {
 	d, err := t.db.Learn(ctx, again)
 	if err != nil {
@@ -48,13 +48,14 @@ func (t *Tables) learn(ctx context.Context, again bool) error {
 	return nil
 }
 
-// Ready checks, once, that the tables exist and fit this program, for calls that need no
-// registered consumer.
+// Ready checks once that the tables exist and fit this program, for calls that need no registered
+// consumer.
 func (t *Tables) Ready(ctx context.Context) error {
 	return t.CheckOnce(ctx, t.Store().Validate)
 }
 
-// Errors of the contract, and those about the call itself, are returned unchanged.
+// errMistake marks errors about the call itself. They are returned unchanged, as are the
+// contract's.
 var errMistake = errors.New("use it otherwise")
 
 // mistake is an error about the call itself.
@@ -76,7 +77,7 @@ func Meaningful(err error) bool {
 	return slices.ContainsFunc(meaningful, func(meaning error) bool { return errors.Is(err, meaning) })
 }
 
-// Explain maps an error to the contract's errors, and begins it with the store's name.
+// Explain maps an error to one of the contract's. The result begins with the store's name.
 func (t *Tables) Explain(ctx context.Context, err error) error {
 	known := strings.HasPrefix(err.Error(), t.name+": ")
 	switch {
@@ -106,7 +107,7 @@ func (t *Tables) Inspect(ctx context.Context, limit int, f func() error) error {
 	return nil
 }
 
-// inspect is Inspect of a call about consumers; empty names mean all.
+// inspect is Inspect for a call about consumers; empty names mean all.
 func (t *Tables) inspect(ctx context.Context, limit int, service, handler string, f func(Consumers) error) error {
 	return t.Inspect(ctx, limit, func() error {
 		c, err := t.consumersNamed(ctx, service, handler)
@@ -117,7 +118,7 @@ func (t *Tables) inspect(ctx context.Context, limit int, service, handler string
 	})
 }
 
-// matching is Inspect of a call about the failures that match a filter.
+// matching is Inspect for a call about the failures that match a filter.
 func (t *Tables) matching(ctx context.Context, limit int, f stores.Filter, call func(*Condition, Consumers) error) error {
 	return t.Inspect(ctx, limit, func() error {
 		w, c, err := t.Matching(ctx, f)
@@ -137,7 +138,7 @@ const (
 // Encoded is the stored form of values that need an encoding.
 type Encoded struct{ Metadata, Facts []byte }
 
-// encode returns the stored form, if it fits into one row with the other values.
+// encode returns the stored form if it fits into one row with the other values.
 func (t *Tables) encode(metadata map[string]string, facts stores.Facts, others ...int) (e Encoded, err error) {
 	size := 0
 	for _, n := range others {
@@ -159,7 +160,7 @@ func (t *Tables) encode(metadata map[string]string, facts stores.Facts, others .
 	return e, t.db.Fits(size + len(e.Metadata) + len(e.Facts))
 }
 
-// TraceBytes returns the bytes of a trace parent, nil if there is none.
+// TraceBytes returns a trace parent's bytes, or nil if there is none.
 func TraceBytes(t *stores.TraceParent) []byte {
 	if t.IsZero() {
 		return nil

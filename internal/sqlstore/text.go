@@ -12,7 +12,7 @@ func Text(s string, limit int) string {
 	return cut(strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD"), limit)
 }
 
-// cut returns at most limit bytes, not ending in the middle of a character.
+// cut returns at most limit bytes, without a partial character at the end.
 func cut(s string, limit int) string {
 	if len(s) <= limit {
 		return s

@@ -7,8 +7,8 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Apart records what a handler in a batch wanted that cannot be shared. The zero value means
-// nothing; it is safe for concurrent use.
+// Apart records what a handler in a batch wanted that cannot be shared. The zero value says that it
+// wanted nothing. It is safe for concurrent use.
 type Apart struct{ what atomic.Pointer[string] }
 
 // Note records the first such request, and returns the handler's error.

@@ -8,8 +8,7 @@ import (
 )
 
 // Entry records a handler's conduct, which decides whether its attempt may be committed. The zero
-// value is ready; it is safe for concurrent use, because a handler may have left goroutines
-// behind.
+// value is ready. It is safe for concurrent use, because a handler may have left goroutines behind.
 type Entry struct {
 	mu       sync.Mutex
 	entered  bool
@@ -18,8 +17,8 @@ type Entry struct {
 	said     error
 }
 
-// Enter marks the attempt as used by a handler run. A second run returns
-// ErrReentered and dooms the attempt.
+// Enter marks the attempt as used by a run of the handler. A second run gets ErrReentered, which
+// dooms the attempt.
 func (e *Entry) Enter() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -40,14 +39,14 @@ func (e *Entry) Returned(err error) {
 	e.returned, e.said = true, err
 }
 
-// Said returns the typed handler's error, if there is such a handler and it has returned.
+// Said returns the typed handler's error, and whether there is such a handler and it has returned.
 func (e *Entry) Said() (returned bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.returned, e.said
 }
 
-// Doom makes the attempt impossible to commit. The first reason stays.
+// Doom makes the attempt impossible to commit. The first reason counts.
 func (e *Entry) Doom(reason error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -56,8 +55,8 @@ func (e *Entry) Doom(reason error) {
 	}
 }
 
-// Doomed returns why the attempt must not be committed, or nil. It is called after the handler
-// returned nil.
+// Doomed returns why the attempt must not be committed, or nil. Call it after the handler returned
+// nil.
 func (e *Entry) Doomed() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 )
 
 // Gate counts the statements and rows of a handler that use a connection, and keeps the first
-// failure. A handler may leave goroutines and rows behind: they must never touch the connection
-// once another message uses it. The zero value is open.
+// failure. A handler may leave goroutines and rows behind. They must not touch the connection once
+// another message uses it. The zero value is open.
 type Gate struct {
 	mu      sync.Mutex
 	over    bool
@@ -16,9 +16,9 @@ type Gate struct {
 	failure error
 }
 
-// Acquire notes that the connection is used until Release. Once the gate is closed it returns
-// done, and ErrTxEnded if the transaction has ended: a later statement would commit by itself. If
-// the connection is shared, its state must not be read.
+// Acquire notes that the connection is in use until Release. It returns done once the gate is
+// closed, and ErrTxEnded if the transaction has ended: a later statement would commit by itself.
+// ended must not read the connection's state unless alone is true.
 func (g *Gate) Acquire(done error, ended func(alone bool) bool) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -32,8 +32,8 @@ func (g *Gate) Acquire(done error, ended func(alone bool) bool) error {
 	return nil
 }
 
-// Release ends what Acquire began. judge returns the new first failure; a closed gate does not
-// call it, because later failures are the store's doing.
+// Release ends what Acquire began. judge returns the new first failure. A closed gate does not call
+// it, because later failures are the store's doing.
 func (g *Gate) Release(judge func(first error, alone bool) error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -50,7 +50,7 @@ func (g *Gate) Judge(judge func(first error) error) {
 	g.failure = judge(g.failure)
 }
 
-// Fail records a failure, if it is the first.
+// Fail records a failure if it is the first.
 func (g *Gate) Fail(err error) {
 	g.Judge(func(first error) error {
 		if first == nil {
@@ -67,7 +67,7 @@ func (g *Gate) Failure() error {
 	return g.failure
 }
 
-// Close refuses further statements. idle is false if some still run.
+// Close refuses further statements. idle is false if some are still running.
 func (g *Gate) Close() (idle bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -82,7 +82,7 @@ func (g *Gate) Closed() bool {
 	return g.over
 }
 
-// Shared reports whether more than one statement, or its rows, uses the connection.
+// Shared reports whether several statements, or their rows, use the connection.
 func (g *Gate) Shared() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

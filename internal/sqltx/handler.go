@@ -15,7 +15,7 @@ type Carrier[T any] interface {
 	Returned(err error) // called with the typed handler's error
 }
 
-// FromContext returns the transaction of the attempt in a context, under a key.
+// FromContext returns the transaction of the attempt that a context has under a key.
 func FromContext[T any](ctx context.Context, key any) (tx T, ok bool) {
 	c, ok := ctx.Value(key).(Carrier[T])
 	if ok {
@@ -24,8 +24,8 @@ func FromContext[T any](ctx context.Context, key any) (tx T, ok bool) {
 	return tx, ok
 }
 
-// Handler gives a function the transaction of the attempt in the context of its message, under a
-// key. It returns ErrNoTx without one.
+// Handler gives f the transaction of the attempt that its message's context has under a key.
+// Without an attempt the handler returns ErrNoTx.
 func Handler[T any](key any, f func(ctx context.Context, tx T, msg *message.Message) error) message.NoPublishHandlerFunc {
 	return func(msg *message.Message) error {
 		c, ok := msg.Context().Value(key).(Carrier[T])

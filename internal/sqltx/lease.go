@@ -9,9 +9,9 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Lease makes a handler of an effect outside the database and a write in the completing
-// transaction, which the context has under a key. It returns ErrNoLease without a lease, before
-// the effect.
+// Lease makes a handler of an effect outside the database, and a write in the completing
+// transaction, which the context has under a key. Without a lease it returns ErrNoLease before the
+// effect.
 func Lease[T, R any](key any, effect func(ctx context.Context, msg *message.Message) (R, error), write func(ctx context.Context, tx T, msg *message.Message, result R) error) message.NoPublishHandlerFunc {
 	return func(msg *message.Message) error {
 		ctx := msg.Context()

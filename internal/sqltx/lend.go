@@ -8,16 +8,16 @@ import (
 	"sync"
 )
 
-// Lender gives each member of a batch a *sql.Tx of its own, on their shared connection: its end,
-// and goroutines that go on using it, must not affect the next member. The zero value is ready to
-// use, and safe for concurrent use.
+// Lender gives each member of a batch a *sql.Tx of its own on their shared connection. The end of
+// one, and goroutines that go on using it, must not affect the next member. The zero value is ready
+// to use, and safe for concurrent use.
 type Lender struct {
 	mu sync.Mutex
 	db *sql.DB
 }
 
 // Lend returns a *sql.Tx that passes a member's statements on to the connection. to is a
-// driver.ConnBeginTx, whose transactions end when the *sql.Tx ends.
+// driver.ConnBeginTx whose transactions end with the *sql.Tx.
 func (l *Lender) Lend(to driver.Conn) (*sql.Tx, error) {
 	return l.lender().BeginTx(context.WithValue(context.Background(), lentKey{}, to), nil)
 }
@@ -35,8 +35,8 @@ func (l *Lender) lender() *sql.DB {
 // Close refuses further loans.
 func (l *Lender) Close() error { return l.lender().Close() }
 
-// Loan implements the methods of a lent connection besides its statements: a transaction whose
-// end only calls End, because the member ends the real one.
+// Loan implements what a lent connection has besides statements: a transaction whose end only calls
+// End, because the member ends the real one.
 type Loan struct{ End func() error }
 
 var _ driver.Tx = Loan{}

@@ -21,7 +21,7 @@ func (o *Outcome) Open(p Package) error {
 	return nil
 }
 
-// Commit commits, once. Called again it returns the same.
+// Commit commits once. A second call returns the same.
 func (o *Outcome) Commit(commit func() error) error {
 	if !o.over {
 		o.over, o.result = true, errPanicked
@@ -32,7 +32,7 @@ func (o *Outcome) Commit(commit func() error) error {
 
 var errPanicked = fmt.Errorf("%w: a function of the program panicked", stores.ErrCommitUnknown)
 
-// Rollback rolls back, unless the attempt is over. A commit after it fails.
+// Rollback rolls back, unless the attempt is over. A later commit fails.
 func (o *Outcome) Rollback(p Package, rollback func() error) error {
 	if o.over {
 		return nil
@@ -70,7 +70,7 @@ func (p Package) CommitUnknown(reason error) error {
 	return fmt.Errorf("%s: %w: %w", p, stores.ErrCommitUnknown, reason)
 }
 
-// Interrupted implements stores.Interruptible, by a failure that may be the database's alone.
+// Interrupted implements stores.Interruptible, given a failure that may be the database's alone.
 func (p Package) Interrupted(failure error, database func(error) bool) error {
 	if !database(failure) {
 		return nil
