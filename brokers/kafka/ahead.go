@@ -13,19 +13,19 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// With several messages of a partition in flight, some are settled before an earlier one. With
-// the offset alone they would be redelivered when the partition moves, so they are written into
-// the metadata of the commit: one bit for each offset from the committed one on. Other clients
-// ignore the metadata, and overwrite it.
+// With several messages of a partition in flight, some are settled before an earlier one. With the
+// offset alone they would be redelivered when the partition moves, so the metadata of the commit
+// lists them: one bit for each offset from the committed one on. Other clients ignore the metadata,
+// and overwrite it.
 //
-// If the broker has lost the end of the log, an offset may belong to another message. Such a
-// message has a later leader epoch than any lost one, which distinguishes it.
+// If the broker has lost the end of the log, an offset may belong to another message. That
+// message's leader epoch is later than any lost one's, which tells them apart.
 
 const (
 	aheadVersion = "millpond3"
 	aheadBegun   = "rest-begun" // the others may have begun
 	aheadUnbegun = "rest-unbegun"
-	// maxAhead bounds the bits: 1 KiB of the 4 KiB that a broker takes by default.
+	// maxAhead bounds the bits: 1 KiB of the 4 KiB that a broker accepts by default.
 	maxAhead = 8 << 10
 )
 
@@ -34,7 +34,7 @@ var errAhead = errors.New("kafka: the metadata of the committed offset is not ou
 // ahead says which offsets from base on are settled.
 type ahead struct {
 	base  int64
-	epoch int32 // the latest leader epoch of their messages
+	epoch int32 // the latest leader epoch of the settled messages
 	bits  []byte
 
 	restUnbegun bool // no owner has begun the others: see handover.go
@@ -57,8 +57,8 @@ func (a ahead) has(r *kgo.Record) bool {
 	return r.LeaderEpoch <= a.epoch && i >= 0 && i/8 < int64(len(a.bits)) && a.bits[i/8]&(1<<(i%8)) != 0
 }
 
-// encode returns the metadata for a commit of base. It includes the id of the topic, because a
-// topic that is created again has other messages at the same offsets.
+// encode returns the metadata for a commit of base. It includes the topic's id, because a topic
+// that is created again has other messages at the same offsets.
 func (a ahead) encode(topic kadm.TopicID) string {
 	if len(a.bits) == 0 && !a.restUnbegun || topic == (kadm.TopicID{}) {
 		return ""
@@ -70,7 +70,7 @@ func (a ahead) encode(topic kadm.TopicID) string {
 	return strings.Join([]string{aheadVersion, topic.String(), fmt.Sprint(a.base), fmt.Sprint(a.epoch), base64.RawStdEncoding.EncodeToString(a.bits), rest}, " ")
 }
 
-// decodeAhead reads what encode has written for the same topic and offset.
+// decodeAhead reads what encode wrote for the same topic and offset.
 func decodeAhead(metadata string, topic kadm.TopicID, offset int64) (ahead, error) {
 	a := ahead{base: offset}
 	parts := strings.Split(metadata, " ")
@@ -92,8 +92,8 @@ func decodeAhead(metadata string, topic kadm.TopicID, offset int64) (ahead, erro
 	return a, nil
 }
 
-// fetched is called by the client between the assignment and the first fetch of partitions, with
-// the start offsets.
+// fetched is called by the client, with the start offsets, after partitions are assigned and before
+// they are first fetched.
 func (s *session) fetched(ctx context.Context, _ *kgo.Client, response *kmsg.OffsetFetchResponse) error {
 	ends := s.ends(ctx)
 	for _, group := range response.Groups {
@@ -109,7 +109,7 @@ func (s *session) fetched(ctx context.Context, _ *kgo.Client, response *kmsg.Off
 				p.suspectBefore(ends)
 				var settled ahead
 				if answer.Metadata != nil {
-					settled, _ = decodeAhead(*answer.Metadata, s.id, answer.Offset) // the metadata of another client has none
+					settled, _ = decodeAhead(*answer.Metadata, s.id, answer.Offset) // another client's metadata has none
 				}
 				p.takeOver(kgo.EpochOffset{Epoch: answer.LeaderEpoch, Offset: answer.Offset}, settled)
 			}

@@ -1,10 +1,10 @@
 package kafka
 
-// appetite controls the fetching of a partition. The partition's mutex guards it.
+// appetite controls how a partition is fetched. The partition's mutex guards it.
 type appetite struct {
-	paused  bool // not fetched from
-	watched bool // the intake waits for the partition to need more
-	enough  int  // how many bytes are plenty
+	paused  bool // fetching is paused
+	watched bool // the intake waits until the partition needs more
+	enough  int  // how many waiting bytes are plenty
 }
 
 // full reports whether the partition has plenty waiting and is still fetched. The intake is woken
@@ -22,7 +22,7 @@ func (p *partition) hasPlenty() bool {
 	return !p.appetite.paused && !p.stopped() && (len(p.backlog.queue) > plentyRecords || p.backlog.bytes > p.appetite.enough)
 }
 
-// pause stops the fetching if there is still plenty waiting.
+// pause stops the fetching if plenty is still waiting.
 func (p *partition) pause() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -32,8 +32,8 @@ func (p *partition) pause() {
 	}
 }
 
-// eaten notes that the queue may have become shorter: fetching resumes when half is gone, and
-// wakes an intake that waits for the partition. p.mu must be held.
+// eaten notes that the queue may be shorter. Once half is gone, fetching resumes. An intake that
+// waits for the partition is woken. p.mu must be held.
 func (p *partition) eaten() {
 	if len(p.backlog.queue) <= plentyRecords/2 && p.backlog.bytes <= p.appetite.enough/2 {
 		p.unpause()

@@ -14,17 +14,17 @@ type item struct {
 	record  *kgo.Record
 	count   int         // deliveries in this session
 	suspect bool        // an earlier owner may have begun it
-	found   bool        // counted as unfinished
+	found   bool        // already counted as unfinished
 	settled bool        // guarded by partition.mu
 	unbegun bool        // no consumer has received it; guarded by partition.mu
 	timer   *time.Timer // runs while the item waits for its redelivery
 }
 
-// backlog has the fetched records of a partition, in their possible order of delivery. The
+// backlog has the fetched records of a partition, in the order in which they may be delivered. The
 // partition's mutex guards it.
 type backlog struct {
 	order    Order
-	distance int // messages that may be started from the oldest unsettled one on
+	distance int // how many messages may be started from the oldest unsettled one on
 
 	lanes     lanes.Lanes[*item] // by key, with OrderKey
 	ready     []*item            // to be delivered before the queue
@@ -33,7 +33,7 @@ type backlog struct {
 	fetchedTo int64              // the last offset in the queue
 	suspects  suspects
 	offsets   offsets
-	ahead     ahead // settled by an earlier owner
+	ahead     ahead // what an earlier owner settled
 	handover  handover
 }
 
@@ -68,7 +68,7 @@ func (b *backlog) add(records []*kgo.Record) {
 }
 
 // truncate drops the records from an offset on: the broker has lost them, and reuses the offsets.
-// Running handlers of these records continue.
+// Handlers that run for these records go on.
 func (b *backlog) truncate(from int64) {
 	if b.fetchedTo < from {
 		return
@@ -96,7 +96,7 @@ func (b *backlog) drop() {
 	b.queue, b.ready, b.bytes = nil, nil, 0
 }
 
-// size returns the approximate memory of a record.
+// size returns a record's approximate memory.
 func size(r *kgo.Record) int {
 	n := len(r.Key) + len(r.Value) + 100
 	for _, h := range r.Headers {
@@ -126,10 +126,10 @@ func (b *backlog) next() *item {
 	return nil
 }
 
-// mayBegin reports whether next may have another message.
+// mayBegin reports whether next may find another message.
 func (b *backlog) mayBegin() bool { return len(b.ready) > 0 || b.mayBeginNew() }
 
-// mayBeginNew reports whether a message that never began may.
+// mayBeginNew reports whether a message that has never begun may begin.
 func (b *backlog) mayBeginNew() bool { return len(b.queue) > 0 && b.offsets.distance() < b.distance }
 
 func pop(items *[]*item) *item {
@@ -153,5 +153,5 @@ func (b *backlog) settle(it *item) {
 	}
 }
 
-// waits reports whether a message waits for others of its key.
+// waits reports whether a message waits for others with its key.
 func (b *backlog) waits(it *item) bool { return b.order == OrderKey && it.record.Key != nil }

@@ -19,18 +19,17 @@ import (
 // Broker is a Kafka cluster. It is safe for concurrent use.
 type Broker struct {
 	config Config
-	client *kgo.Client  // the client of admin
+	client *kgo.Client  // the client that admin uses
 	admin  *kadm.Client // reads topics and their settings
 
 	mu        sync.Mutex
 	closing   sync.Once
 	producer  *kgo.Client // shared by all publishers, opened with the first
-	published sync.Map    // published topics, and their largest batches: 0 if unknown
+	published sync.Map    // published topics, with their largest batch: 0 if unknown
 
 	subscribers openset.Set[*Subscriber]
 
-	// options, if not nil, adds to the clients of a subscriber. Tests cut connections
-	// with it.
+	// options, if not nil, adds to the clients of a subscriber. Tests use it to cut connections.
 	options func(*Subscriber) []kgo.Opt
 }
 
@@ -39,9 +38,8 @@ var (
 	_ brokers.Pinger = (*Broker)(nil)
 )
 
-// New connects to the cluster. The error names every invalid field, or says why the cluster
-// cannot be used; in that case it wraps brokers.ErrUnavailable and comes within
-// Config.ConnectTimeout.
+// New connects to the cluster. The error names every invalid field, or says why the cluster cannot
+// be used; then it wraps brokers.ErrUnavailable and comes within Config.ConnectTimeout.
 func New(ctx context.Context, config Config) (*Broker, error) {
 	if err := config.validate(urlquery.InGo); err != nil {
 		return nil, err
@@ -63,8 +61,8 @@ func New(ctx context.Context, config Config) (*Broker, error) {
 	return &Broker{config: config, client: client, admin: kadm.NewClient(client)}, nil
 }
 
-// ping checks whether a broker answers. The client would wait longer than ctx for one that
-// accepts the connection and stays silent.
+// ping checks whether a broker answers. For one that accepts the connection and stays silent, the
+// client would wait longer than ctx.
 func ping(ctx context.Context, client *kgo.Client) error {
 	answer := make(chan error, 1)
 	go func() { answer <- client.Ping(ctx) }()
@@ -101,8 +99,8 @@ func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber
 	return s, nil
 }
 
-// Publisher returns a new publisher, or an error that wraps brokers.ErrClosed. All publishers of
-// a Broker share its connections, and the first one's logger.
+// Publisher returns a new publisher, or an error that wraps brokers.ErrClosed. All publishers of a
+// Broker share its connections, and the logger of the first.
 func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, error) {
 	config = config.WithDefaults()
 	b.warn(config.Logger)
@@ -121,14 +119,14 @@ func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, e
 	return newPublisher(b), nil
 }
 
-// warn logs settings that may be a mistake: options may add other mechanisms.
+// warn logs settings that may be a mistake; options may add other mechanisms.
 func (b *Broker) warn(logger watermill.LoggerAdapter) {
 	if unused := b.config.access().Unused(); unused != "" && len(b.config.Options) == 0 {
 		logger.Info("Credentials are not used", watermill.LogFields{"fix": unused})
 	}
 }
 
-// Capabilities describes Kafka. It has no ids of its own, counts no deliveries and keeps settled
+// Capabilities describes Kafka: it has no ids of its own, counts no deliveries, and keeps settled
 // messages for each topic's retention, which is not read here.
 func (b *Broker) Capabilities() brokers.Capabilities {
 	return brokers.Capabilities{
@@ -143,8 +141,8 @@ func (b *Broker) Capabilities() brokers.Capabilities {
 	}
 }
 
-// Close closes the open subscribers, like Subscriber.Close, and ends publishing: running calls
-// fail with brokers.ErrClosed. It may be called many times and always returns nil.
+// Close closes the open subscribers, as Subscriber.Close does, and ends publishing: running calls
+// fail with brokers.ErrClosed. It may be called again, and always returns nil.
 func (b *Broker) Close() error {
 	_ = b.subscribers.Close() // never fails
 	b.closing.Do(func() {

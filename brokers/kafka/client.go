@@ -24,8 +24,8 @@ const (
 	PasswordVariable = cluster.PasswordVariable
 )
 
-// authenticate chooses the mechanism. Only the mechanism keeps the password, where no print of a
-// Broker shows it.
+// authenticate chooses the mechanism. Only the mechanism keeps the password, so that printing a
+// Broker does not show it.
 func (c *Config) authenticate() error {
 	var err error
 	if c.Username, c.Password, err = c.access().Credentials(); err != nil {
@@ -59,7 +59,7 @@ func (c *Config) client(logger watermill.LoggerAdapter, options ...kgo.Opt) (*kg
 		kgo.ClientID(c.ClientID),
 		kgo.WithLogger(clientLogger{logger}),
 		kgo.DialTimeout(c.ConnectTimeout),
-		// New topics and partitions are noticed soon, at little cost.
+		// Notices new topics and partitions soon, at little cost.
 		kgo.MetadataMinAge(250 * time.Millisecond),
 		kgo.MetadataMaxAge(10 * time.Second),
 	}
@@ -79,9 +79,9 @@ func (c *Config) client(logger watermill.LoggerAdapter, options ...kgo.Opt) (*kg
 // askPause is the pause before a request to the cluster is repeated.
 const askPause = 500 * time.Millisecond
 
-// asking returns the options of the client that reads and creates topics. ConnectTimeout bounds
-// its retries, not a number. Growing pauses, the default, would miss the moments in which a
-// cluster has a controller.
+// asking returns the options of the client that reads and creates topics. Its retries are bounded
+// by ConnectTimeout, not by a number. The default's growing pauses would miss the moments in which
+// a cluster has a controller.
 func (c *Config) asking() []kgo.Opt {
 	return []kgo.Opt{
 		kgo.RetryBackoffFn(func(int) time.Duration { return askPause }),
@@ -89,8 +89,8 @@ func (c *Config) asking() []kgo.Opt {
 	}
 }
 
-// producing returns the options of the publishers' client. Idempotent writes with acks from all
-// in-sync replicas are the client's default.
+// producing returns the options of the publishers' client. Idempotent writes, with acks from all
+// in-sync replicas, are the client's default.
 func (b *Broker) producing() []kgo.Opt {
 	c := &b.config
 	options := []kgo.Opt{

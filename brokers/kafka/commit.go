@@ -13,12 +13,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Offsets are committed here and not by the client's autocommit of marks, so that a message needs
-// no lock of the client, and nothing is committed for a topic that was created again.
+// Offsets are committed here, not by the client's autocommit of marks. So a message needs no lock
+// of the client, and nothing is committed for a topic that was created again.
 
-// commits has the state of a session's commits.
+// commits is the state of a session's commits.
 type commits struct {
-	mu    sync.Mutex // held during a commit, so that no older offset comes last
+	mu    sync.Mutex // held during a commit, so that an older offset does not come last
 	plain bool       // the broker accepts no metadata
 }
 
@@ -35,9 +35,9 @@ func (s *session) commitRegularly() {
 	}
 }
 
-// commit commits, for each partition, the end of the gapless settled messages, and in the
-// metadata those settled after the gap. The next commit repeats failed ones; otherwise the
-// messages are redelivered. It continues when the intake stops, and ends with the client.
+// commit commits, for each partition, the offset up to which all messages are settled, and in the
+// metadata those settled after it. A failed commit is repeated by the next one; without one, the
+// messages are redelivered. It still works when the intake stops, and ends with the client.
 func (s *session) commit() {
 	ctx, cancel := context.WithTimeout(s.life, leaveTimeout)
 	defer cancel()
@@ -48,8 +48,8 @@ func (s *session) commit() {
 	}
 }
 
-// commitMarks reports whether all marks were committed. For partitions that have moved nothing is
-// committed: their new owner may be further.
+// commitMarks reports whether all marks were committed. Partitions that have moved are left out:
+// their new owner may be further.
 func (s *session) commitMarks(due map[int32]mark) bool {
 	ctx, cancel := context.WithTimeout(s.life, leaveTimeout)
 	defer cancel()
@@ -107,8 +107,8 @@ type mark struct {
 	settled   int
 }
 
-// uncommitted returns the progress of the partitions with settled messages since their last
-// commit.
+// uncommitted returns the progress of the partitions in which messages were settled since their
+// last commit.
 func (s *session) uncommitted() map[int32]mark {
 	s.owned.mu.Lock()
 	defer s.owned.mu.Unlock()

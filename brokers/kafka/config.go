@@ -26,8 +26,8 @@ type Config struct {
 
 	// SASL chooses how to authenticate; "" means not at all.
 	SASL SASL `config:"sasl" check:"plain|scram-sha-256|scram-sha-512"`
-	// Username and Password are the credentials for SASL. If Username is empty, both
-	// come from MILLPOND_KAFKA_USERNAME and MILLPOND_KAFKA_PASSWORD.
+	// Username and Password are the credentials for SASL. If Username is empty, both come from
+	// MILLPOND_KAFKA_USERNAME and MILLPOND_KAFKA_PASSWORD.
 	Username, Password string
 
 	// ConnectTimeout bounds New, and each request that Subscribe makes before it returns.
@@ -36,9 +36,9 @@ type Config struct {
 	// ClientID names the program in the broker's logs and quotas.
 	ClientID string `config:"client_id" default:"millpond"`
 
-	// Options are added last to those of every client, so that they take precedence. They are for
-	// settings without a field here, such as hooks for metrics, other SASL mechanisms or a
-	// dialer. Options that change groups, offsets, callbacks or acks break promises.
+	// Options are added last to every client's, so that they take precedence. They are for settings
+	// without a field here, such as hooks for metrics, other SASL mechanisms or a dialer. Options
+	// that change groups, offsets, callbacks or acks break promises.
 	Options []kgo.Opt
 
 	Consume Consume `config:""`
@@ -61,11 +61,11 @@ const (
 type Order string
 
 const (
-	// OrderPartition delivers one message of a partition at a time. A nacked one blocks those
+	// OrderPartition delivers one message of a partition at a time. A nacked message blocks those
 	// behind it.
 	OrderPartition Order = "partition"
-	// OrderKey delivers one message of a key at a time, and other keys concurrently. Messages
-	// without a key wait for none.
+	// OrderKey delivers one message with a key at a time, and messages with other keys
+	// concurrently. Messages without a key wait for none.
 	OrderKey Order = "key"
 	// OrderNone lets no message wait for another.
 	OrderNone Order = "none"
@@ -76,30 +76,30 @@ type Protocol string
 
 const (
 	// ProtocolClassic is the protocol in which members assign partitions themselves, here always
-	// by the cooperative sticky assignor.
+	// with the cooperative sticky assignor.
 	ProtocolClassic Protocol = "classic"
-	// ProtocolConsumer is the protocol of KIP-848, in which the broker assigns. It needs Kafka
-	// 4.0, better 4.3.
+	// ProtocolConsumer is the protocol of KIP-848, in which the broker assigns partitions. It needs
+	// Kafka 4.0, better 4.3.
 	ProtocolConsumer Protocol = "consumer"
 )
 
 // Consume configures subscribers.
 type Consume struct {
-	// InFlightPerPartition is how many deliveries of one partition may be unsettled at
-	// a time, within SubscriberConfig.InFlight. One keeps the order.
+	// InFlightPerPartition is how many deliveries of one partition may be unsettled at a time,
+	// within SubscriberConfig.InFlight. With 1 the order is kept.
 	InFlightPerPartition int `config:"in_flight_per_partition" default:"1" check:"positive"`
 
-	// Order is OrderPartition by default if only one message of a partition can be in flight,
-	// else OrderNone.
+	// Order is OrderPartition by default if only one message of a partition can be in flight, and
+	// otherwise OrderNone.
 	Order Order `config:"order" check:"partition|key|none"`
 
 	// StartAtNewest makes a group without offsets begin with messages published from now on.
-	// Otherwise it begins with the oldest message of the topic.
+	// Otherwise it begins with the topic's oldest message.
 	StartAtNewest bool `config:"offset" check:"oldest|newest"`
 
 	Protocol Protocol `config:"protocol" default:"classic" check:"classic|consumer"`
 
-	// SessionTimeout is the time without a heartbeat after which the broker gives a member's
+	// SessionTimeout is how long a member may send no heartbeat before the broker gives its
 	// partitions to others. With ProtocolConsumer the broker decides, by
 	// group.consumer.session.timeout.ms.
 	SessionTimeout time.Duration `config:"session_timeout" default:"10s" check:"positive"`
@@ -111,31 +111,31 @@ type Consume struct {
 	// CommitInterval is how often offsets are committed.
 	CommitInterval time.Duration `config:"commit_interval" default:"1s" check:"positive"`
 
-	// CommitDistance bounds, per partition, the messages started from the oldest unsettled one
-	// on. So many may be redelivered after a crash, in addition to those settled since the last
-	// commit.
+	// CommitDistance bounds, per partition, how many messages are started from the oldest unsettled
+	// one on. After a crash that many may be redelivered, in addition to those settled since the
+	// last commit.
 	CommitDistance int `config:"commit_distance" default:"1000" check:"positive"`
 
-	// RedeliveryDelay is the first pause before a nacked message is redelivered, if its GiveBack
-	// sets none; it doubles with each delivery, up to one second or itself.
+	// RedeliveryDelay is the first pause before a nacked message is redelivered if its GiveBack
+	// sets none. It doubles with each delivery, up to the longer of one second and itself.
 	RedeliveryDelay time.Duration `config:"redelivery_delay" default:"10ms" check:"positive"`
 
-	// WaitForTopic is how long Subscribe waits for a topic that does not exist, before
-	// it returns an error. Zero: not at all.
+	// WaitForTopic is how long Subscribe waits for a topic that does not exist before it returns an
+	// error. Zero: not at all.
 	WaitForTopic time.Duration `config:"wait_for_topic" check:"positive"`
 
-	// ProducerTime uses the timestamps of producers for Delivery.Time. Otherwise only timestamps
-	// set by the broker count (message.timestamp.type=LogAppendTime).
+	// ProducerTime uses producers' timestamps for Delivery.Time. Otherwise only timestamps that the
+	// broker sets count (message.timestamp.type=LogAppendTime).
 	ProducerTime bool `config:"time" check:"broker|producer"`
 
-	// Unmarshal, if not nil, replaces the wire format for reading. Its error, or panic, becomes
-	// Delivery.Undecodable; the message is then read in the wire format. It is called for each
-	// delivery and must not keep or change the record.
+	// Unmarshal, if not nil, replaces the wire format for reading. If it returns an error or
+	// panics, that becomes Delivery.Undecodable, and the message is read in the wire format. It is
+	// called for each delivery, and must not keep or change the record.
 	Unmarshal func(*kgo.Record) (*message.Message, error)
 }
 
-// Partitioner chooses the partition of a message with a key. For messages without a key the
-// client chooses one partition per batch.
+// Partitioner chooses the partition of a message with a key. For messages without one, the client
+// chooses a partition per batch.
 type Partitioner string
 
 const (
@@ -145,22 +145,22 @@ const (
 
 // Publish configures publishers.
 type Publish struct {
-	// Key returns the key of a message; nil for none. KeyMetadata is then ignored. Neither is
-	// used for a copy that has a key (brokers.WithKey).
+	// Key returns a message's key, or nil for none. If it is set, KeyMetadata is ignored. Neither
+	// is used for a copy that already has a key (brokers.WithKey).
 	Key func(topic string, msg *message.Message) []byte
 
-	// KeyMetadata names the metadata field whose value is the key. A message without
-	// the field has no key.
+	// KeyMetadata names the metadata field whose value is the key. A message without the field has
+	// no key.
 	KeyMetadata string `config:"key_metadata"`
 
 	Partitioner Partitioner `config:"partitioner" default:"murmur2" check:"murmur2|sarama"`
 
-	// MaxBytes is the largest message, and the largest batch, that is sent; the default is that
-	// of message.max.bytes.
+	// MaxBytes is the largest message, and the largest batch, that is sent, in bytes. The default
+	// is that of message.max.bytes.
 	MaxBytes int `config:"max_message_bytes" default:"1000012" check:"512..67108864"`
 
-	// Timeout bounds Publish while the broker does not answer; the first message to a topic,
-	// which needs a request before, may take twice as long.
+	// Timeout bounds Publish while the broker does not answer. The first message to a topic may
+	// take twice as long, because it needs a request first.
 	Timeout time.Duration `config:"publish_timeout" default:"30s" check:"positive"`
 
 	// CreateTopics creates missing topics when they are published or subscribed to, with

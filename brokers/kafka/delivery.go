@@ -23,8 +23,8 @@ func (p *partition) work() {
 	}
 }
 
-// deliver hands a message out and settles it. A message that nobody has received when the
-// partition stops is dropped, and not marked.
+// deliver hands a message out and settles it. If the partition stops before anybody has received
+// the message, it is dropped and not marked.
 func (p *partition) deliver(it *item) {
 	s := p.session
 	if !s.Take(p.open.Done()) {
@@ -51,7 +51,7 @@ func (p *partition) deliver(it *item) {
 	}
 }
 
-// unbegun notes that no consumer has received a message.
+// unbegun notes that no consumer received a message.
 func (p *partition) unbegun(it *item) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,5 +77,5 @@ func (p *partition) message(it *item) (*message.Message, brokers.Delivery) {
 	return msg, facts
 }
 
-// logAppendTime is the type of timestamps set by the broker.
+// logAppendTime is the type of timestamps that the broker sets.
 const logAppendTime = 1

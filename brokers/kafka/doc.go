@@ -1,5 +1,5 @@
-// Package kafka is a broker on Apache Kafka, on franz-go. It writes and reads the wire format of
-// watermill-kafka. docs/brokers.md says what it promises, and why.
+// Package kafka is a broker on Apache Kafka, on franz-go. It writes and reads watermill-kafka's
+// wire format. docs/brokers.md says what it promises, and why.
 //
 // Importing the package registers the scheme kafka in the default mux. A [Config] for [New] has
 // more settings than a URL; [ParseURL] makes one from a URL.

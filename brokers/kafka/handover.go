@@ -4,13 +4,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// An owner that gives a partition up in order says so in the metadata of its last commit:
-// messages that are not settled there never began, and the next owner has no suspects. That owner
-// withdraws the note before it delivers anything, because its own end may not be orderly.
+// An owner that gives up a partition in order notes this in the metadata of its last commit:
+// messages that are not settled there never began, so the next owner has no suspects. The next
+// owner withdraws the note before it delivers anything, because it may not end in order.
 type handover struct {
 	from  kgo.EpochOffset // where this owner began; unknownOffset: no committed offset
 	held  bool            // nothing is delivered until the previous owner's note is withdrawn
-	given bool            // the last commit has the note
+	given bool            // whether the last commit has the note
 }
 
 // takeOver begins at the group's offset.
@@ -44,8 +44,8 @@ func (b *backlog) position() kgo.EpochOffset {
 	return kgo.EpochOffset{Epoch: b.offsets.epoch, Offset: b.offsets.next}
 }
 
-// restUnbegun reports whether no owner has begun the unsettled messages. The partition must be
-// stopped and idle.
+// restUnbegun reports whether no owner has begun the unsettled messages. Call it when the partition
+// is stopped and idle.
 func (b *backlog) restUnbegun() bool {
 	at := b.position().Offset
 	if at == unknownOffset || b.handover.held || b.suspects.left > 0 && at < b.suspects.until {

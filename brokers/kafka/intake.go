@@ -15,19 +15,19 @@ import (
 )
 
 const (
-	pollRecords = 500 // taken from the client at a time
+	pollRecords = 500 // how many are taken from the client at a time
 
-	// A partition with more records waiting than this needs no more. It is more than a partition
-	// slow enough to be paused can handle until fetching resumes.
+	// A partition with more waiting records than this needs no more. If it is slow enough to be
+	// paused, it cannot handle that many before fetching resumes.
 	plentyRecords = 5000
-	// The same in bytes, for all partitions together and bounded for each.
+	// The same in bytes, for all partitions together, with bounds for each.
 	plentyBytes    = 64 << 20
 	plentyBytesMin = 256 << 10
 	plentyBytesMax = 4 << 20
 
 	// patience is how long partitions with plenty block the others before they are paused. Only
-	// partitions that cannot handle the records of a poll in that time are paused, because a
-	// pause drops records that the client has prefetched.
+	// partitions that cannot handle a poll's records in that time are paused, because a pause drops
+	// records that the client has prefetched.
 	patience = 100 * time.Millisecond
 
 	errorPause = 250 * time.Millisecond // failing polls must not spin
@@ -86,7 +86,7 @@ func (i *intake) poke() {
 // plenty returns how many bytes one of n partitions may have waiting.
 func plenty(n int) int { return min(max(plentyBytes/max(n, 1), plentyBytesMin), plentyBytesMax) }
 
-// waitForAppetite returns when all partitions need more, or the others have been paused.
+// waitForAppetite returns when every partition either needs more or is paused.
 func (s *session) waitForAppetite() {
 	var patient <-chan time.Time
 	for {
@@ -153,15 +153,15 @@ func (s *session) poll() error {
 	return nil
 }
 
-// checkTopic returns an error if the topic of this session is gone or another one has its name.
-// The client would keep the old one.
+// checkTopic returns an error if this session's topic is gone or another topic has its name. The
+// client would keep the old one.
 func (s *session) checkTopic(because error) error {
 	id, err := s.subscriber.broker.findTopic(s.ctx, s.topic)
 	switch {
 	case errors.Is(err, ErrNoTopic):
 		return fmt.Errorf("kafka: topic %q was deleted: %w", s.topic, because)
 	case err == nil && id != s.id:
-		return fmt.Errorf("kafka: topic %q was deleted and made again: %w", s.topic, because)
+		return fmt.Errorf("kafka: topic %q was deleted and created again: %w", s.topic, because)
 	default: // brokers learn of a change one after another
 		return nil
 	}
@@ -187,7 +187,8 @@ func (s *session) distribute(fetched kgo.FetchTopicPartition) {
 	}
 }
 
-// report logs an error from which the client recovers, the same one once a second.
+// report logs an error from which the client recovers. It repeats the same error once a second at
+// most.
 func (s *session) report(err error) {
 	if text := err.Error(); text == s.intake.lastError && time.Since(s.intake.lastTime) < time.Second {
 		return
@@ -211,6 +212,6 @@ func groupAdvice(err error) string {
 	case errors.Is(err, kerr.UnsupportedVersion):
 		return "the broker does not know protocol=consumer: use protocol=classic"
 	default:
-		return "none, if the broker is just not there"
+		return "none, if the broker is only away for now"
 	}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // clientLogger passes on the client's messages: warnings and errors as Info, because the client
-// recovers from them, the rest as Trace.
+// recovers from them, the others as Trace.
 type clientLogger struct{ logger watermill.LoggerAdapter }
 
 func (l clientLogger) Level() kgo.LogLevel {

@@ -11,7 +11,7 @@ import (
 	"github.com/millpond-go/millpond/internal/callback"
 )
 
-// readRecord returns the message of a record of any producer.
+// readRecord returns the message of any producer's record.
 func readRecord(r *kgo.Record, payload []byte) *message.Message {
 	headers := make([]wire.Header, len(r.Headers))
 	for i, h := range r.Headers {
@@ -20,8 +20,8 @@ func readRecord(r *kgo.Record, payload []byte) *message.Message {
 	return wire.Message(headers, payload)
 }
 
-// newRecord returns the record of a message. The payload is copied: the client may still hold it
-// when Publish gives up.
+// newRecord returns a message's record. It copies the payload: the client may still hold it when
+// Publish gives up.
 func (c *Publish) newRecord(topic string, msg *message.Message) (*kgo.Record, error) {
 	headers, err := wire.Headers(msg)
 	if err != nil {
@@ -48,6 +48,6 @@ func (c *Publish) newRecord(topic string, msg *message.Message) (*kgo.Record, er
 	return r, err
 }
 
-// ReadRecord returns the message of a record of any producer, in the wire format of
-// watermill-kafka. It is for a Consume.Unmarshal that handles only some records itself.
+// ReadRecord returns the message of any producer's record, in watermill-kafka's wire format. It is
+// for a Consume.Unmarshal that handles only some records itself. The message shares nothing with r.
 func ReadRecord(r *kgo.Record) *message.Message { return readRecord(r, bytes.Clone(r.Value)) }

@@ -10,15 +10,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// membership tracks the client's group. It is a hook of the client.
+// membership tracks the client's group, as a hook of the client.
 type membership struct {
 	patience, joinPatience time.Duration
 
 	mu      sync.Mutex
 	heard   time.Time // when the group last answered; zero: not yet
 	joining bool      // the group is rebalancing, and answers afterwards
-	member  bool      // a heartbeat was answered since
-	lost    error     // why this member was removed, until it is a member again
+	member  bool      // a heartbeat was answered since then
+	lost    error     // why the group removed this member, until it is a member again
 }
 
 var (
@@ -48,7 +48,7 @@ func (m *membership) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ 
 	m.joining = true
 }
 
-// OnBrokerE2E implements kgo.HookBrokerE2E. It does not know the content of the answer: a refusal
+// OnBrokerE2E implements kgo.HookBrokerE2E. It does not know what the answer says: a refusal
 // follows in OnGroupManageError.
 func (m *membership) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e2e kgo.BrokerE2E) {
 	if e2e.Err() != nil {

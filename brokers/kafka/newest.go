@@ -11,10 +11,9 @@ import (
 
 var errNotPinned = errors.New("kafka: the offsets to begin at could not be found and committed")
 
-// pinNewest is called by the client before it fetches, with the start offsets. For new partitions
-// it looks up the current end and commits it before anything is delivered, so that a group that
-// begins again does not begin at a later end. After an error the client assigns the partitions
-// again.
+// pinNewest is called by the client, with the start offsets, before it fetches. For new partitions
+// it looks up the current end and commits it before anything is delivered. Otherwise a group that
+// begins again would begin at a later end. After an error the client assigns the partitions again.
 func (s *session) pinNewest(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
 	var unknown []*partition
 	for id, offset := range offsets[s.topic] {
@@ -25,7 +24,7 @@ func (s *session) pinNewest(ctx context.Context, offsets map[string]map[int32]kg
 	if len(unknown) == 0 {
 		return offsets, nil
 	}
-	// Not the high watermark: an open transaction is published later.
+	// Not the high watermark: an open transaction's messages are published later.
 	ends, err := kadm.NewClient(s.member()).ListCommittedOffsets(ctx, s.topic)
 	if err == nil {
 		err = ends.Error()
@@ -35,7 +34,7 @@ func (s *session) pinNewest(ctx context.Context, offsets map[string]map[int32]kg
 	}
 	for _, p := range unknown {
 		end, ok := ends.Lookup(s.topic, p.id)
-		if !ok { // it is new, and the asked broker does not know it yet
+		if !ok { // it is new, and the broker that was asked does not know it yet
 			return nil, errNotPinned
 		}
 		p.beginAt(end.Offset)
@@ -50,7 +49,7 @@ func (s *session) pinNewest(ctx context.Context, offsets map[string]map[int32]kg
 	return offsets, nil
 }
 
-// beginAt sets the start of a partition without a committed offset.
+// beginAt sets where a partition without a committed offset starts.
 func (p *partition) beginAt(offset int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -5,19 +5,19 @@ const (
 	unknownEpoch  = -1 // the epoch of a record in an old format
 )
 
-// offsets has the messages of a partition from the oldest unsettled one on, in log order. The log
-// may have gaps: offsets need not be consecutive.
+// offsets has a partition's messages from the oldest unsettled one on, in log order. The log may
+// have gaps: offsets need not be consecutive.
 type offsets struct {
 	started []*item // from head on
 	head    int
 
-	next      int64 // where a new owner of the partition must begin, or unknownOffset
+	next      int64 // where the partition's next owner must begin, or unknownOffset
 	epoch     int32 // leader epoch of the last settled message
-	settled   int   // settled messages, to know whether a commit is due
-	committed int   // settled at the last commit
+	settled   int   // how many are settled, to know whether a commit is due
+	committed int   // how many were settled at the last commit
 }
 
-// begin adds a message. Its offset must be larger than that of the one before.
+// begin adds a message. Its offset must be larger than the previous one's.
 func (o *offsets) begin(it *item) {
 	if o.next == unknownOffset {
 		o.next, o.epoch = it.record.Offset, it.record.LeaderEpoch
@@ -28,8 +28,8 @@ func (o *offsets) begin(it *item) {
 // distance returns how many messages were started from the oldest unsettled one on.
 func (o *offsets) distance() int { return len(o.started) - o.head }
 
-// settle notes that a message needs no further delivery, and moves the head past all gapless
-// settled messages.
+// settle notes that a message needs no further delivery, and moves the head to the first unsettled
+// message.
 func (o *offsets) settle(it *item) {
 	it.settled = true
 	o.settled++
@@ -65,7 +65,7 @@ func (o *offsets) truncate(from int64) {
 	}
 }
 
-// unsettled returns the messages that are started and not settled.
+// unsettled returns the messages that were started and are not settled.
 func (o *offsets) unsettled() []*item {
 	var items []*item
 	for _, it := range o.started[o.head:] {

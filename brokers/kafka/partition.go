@@ -8,8 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// partition is one partition for as long as it is assigned. Its workers deliver and settle its
-// messages.
+// partition is one partition while it is assigned. Its workers deliver and settle its messages.
 type partition struct {
 	session *session
 	id      int32
@@ -93,8 +92,8 @@ func (p *partition) take() *item {
 	return nil
 }
 
-// wakeOther lets another worker take what may begin as well: one settlement can end the wait for
-// the commit distance of many messages.
+// wakeOther lets another worker take a message that may also begin: one settlement can free many
+// messages that waited for the commit distance.
 func (p *partition) wakeOther() {
 	if p.workers > 1 && p.backlog.mayBegin() {
 		p.changed.Signal()
@@ -111,8 +110,8 @@ func (p *partition) settled(it *item) {
 	}
 }
 
-// again makes a message ready for another delivery, after a delay. It keeps its place in the
-// order meanwhile.
+// again makes a message ready for another delivery after a delay. Meanwhile it keeps its place in
+// the order.
 func (p *partition) again(it *item, delay time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,7 +126,7 @@ func (p *partition) again(it *item, delay time.Duration) {
 	})
 }
 
-// unsettled returns the number of begun and unsettled messages.
+// unsettled returns how many messages have begun and are not settled.
 func (p *partition) unsettled() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -144,7 +143,7 @@ func (p *partition) stop() {
 	p.close()
 	p.changed.Broadcast()
 	p.backlog.drop()
-	p.unpause() // the client keeps a pause after the assignment
+	p.unpause() // the client keeps a pause after the assignment ends
 	p.session.intake.poke()
 }
 

@@ -15,12 +15,12 @@ import (
 	"github.com/millpond-go/millpond/internal/publishing"
 )
 
-// publishGrace is how much longer than its records Publish waits, so that the client reports the
-// result of each.
+// publishGrace is how much longer Publish waits than its records may take, so that the client
+// reports each result.
 const publishGrace = 5 * time.Second
 
-// publisher waits until all in-sync replicas have each message. Errors wrap brokers.ErrClosed, or
-// brokers.ErrUnavailable if the broker did not answer within Publish.Timeout, or [ErrNoTopic].
+// publisher waits until all in-sync replicas have each message. Errors wrap brokers.ErrClosed,
+// [ErrNoTopic], or brokers.ErrUnavailable if the broker did not answer within Publish.Timeout.
 type publisher struct {
 	publishing.Publisher[*kgo.Record]
 
@@ -41,7 +41,7 @@ func (p *publisher) open(ctx context.Context, topic string) (publishing.Topic[*k
 	return &outlet{p, topic}, nil
 }
 
-// outlet is a topic for publishing.
+// outlet is a topic to publish to.
 type outlet struct {
 	*publisher
 	topic string
@@ -52,9 +52,9 @@ func (o *outlet) Encode(msg *message.Message) (*kgo.Record, error) {
 	return o.broker.config.Publish.newRecord(o.topic, msg)
 }
 
-// topic prepares for the first message to a topic. It creates the topic if that is configured,
-// and reads its largest batch size, because a batch that is too large is refused as a whole. If
-// the broker does not answer, the client waits for it.
+// topic prepares for the first message to a topic. It creates the topic, if that is configured, and
+// reads its largest batch size: a batch that is too large is refused as a whole. If the broker does
+// not answer, the client waits for it.
 func (p *publisher) topic(ctx context.Context, topic string) error {
 	if topic == "" {
 		return errNoTopicName
@@ -77,13 +77,13 @@ func (p *publisher) topic(ctx context.Context, topic string) error {
 	return nil
 }
 
-// maxBytes returns the largest batch for a topic.
+// maxBytes returns the largest batch for a topic, in bytes.
 func (b *Broker) maxBytes(topic string) int32 {
 	limit := min(b.config.Publish.MaxBytes, largestBatch)
 	if n, ok := b.published.Load(topic); ok && n.(int) >= smallestBatch {
 		limit = min(limit, n.(int))
 	}
-	return int32(limit) //nolint:gosec // no more than largestBatch
+	return int32(limit) //nolint:gosec // at most largestBatch
 }
 
 // The client accepts limits in this range.
@@ -94,8 +94,8 @@ const (
 
 var errNoAnswer = errors.New("the broker has not answered")
 
-// Send implements publishing.Topic. The client keeps the records when ctx ends: dropping one
-// would drop those of other calls, too.
+// Send implements publishing.Topic. The client keeps the records when ctx ends: dropping one would
+// also drop those of other calls.
 func (o *outlet) Send(ctx context.Context, records []*kgo.Record, _ bool) []error {
 	type answer struct {
 		i   int
@@ -120,8 +120,8 @@ func (o *outlet) Send(ctx context.Context, records []*kgo.Record, _ bool) []erro
 			errs[i] = o.explain(o.topic, records[i], err)
 		}
 		if errors.Is(errs[i], ErrNoTopic) {
-			// The client keeps the topic that it knew. If another one has the name, the next call
-			// finds it.
+			// The client keeps the topic that it knew. If another topic has the name now, the next
+			// call finds it.
 			o.client.PurgeTopicsFromProducing(o.topic)
 		}
 	}
@@ -145,7 +145,7 @@ func (p *publisher) explain(topic string, r *kgo.Record, err error) error {
 	}
 }
 
-// tooLarge returns an error with the size of the message and the limit.
+// tooLarge returns an error with the message's size and the limit.
 func (p *publisher) tooLarge(topic string, r *kgo.Record, err error) error {
 	size, limit := size(r), int(p.broker.maxBytes(topic))
 	if limit < p.broker.config.Publish.MaxBytes {

@@ -11,11 +11,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// owned has the partitions of a member.
+// owned has a member's partitions.
 type owned struct {
 	mu         sync.Mutex
 	partitions map[int32]*partition
-	forgotten  bool // no offset may be committed any more
+	forgotten  bool // no more offsets may be committed
 }
 
 func (o *owned) one(id int32) *partition {
@@ -69,13 +69,13 @@ func (s *session) assigned(_ context.Context, _ *kgo.Client, topics map[string][
 	if len(topics[s.topic]) == 0 {
 		return
 	}
-	// Records polled earlier belong to an earlier assignment. They must not count as the
-	// beginning of this one, because the messages in between would be skipped.
+	// Records polled earlier belong to an earlier assignment. They must not count as the beginning
+	// of this one, because the messages in between would be skipped.
 	s.intake.interrupt()
 	s.owned.mu.Lock()
 	defer s.owned.mu.Unlock()
 	for _, id := range topics[s.topic] {
-		if old := s.owned.partitions[id]; old != nil { // defensive: neither revoked nor lost
+		if old := s.owned.partitions[id]; old != nil { // defensive: it was neither revoked nor lost
 			old.stopNow()
 		}
 		s.owned.partitions[id] = newPartition(s, id)
@@ -101,8 +101,8 @@ func (s *session) revoked(_ context.Context, _ *kgo.Client, topics map[string][]
 	})
 }
 
-// lost is called by the client when the group has removed this member: others may have the
-// partitions already.
+// lost is called by the client when the group has removed this member. Others may already have the
+// partitions.
 func (s *session) lost(_ context.Context, _ *kgo.Client, topics map[string][]int32) {
 	gone := s.owned.some(topics[s.topic])
 	s.owned.remove(gone)
@@ -114,8 +114,8 @@ func (s *session) lost(_ context.Context, _ *kgo.Client, topics map[string][]int
 	}
 }
 
-// drain waits for the handlers of some partitions, and lets no new ones begin. It returns how
-// many deliveries are still unsettled after the timeout; their settlement will be ignored.
+// drain waits for the handlers of some partitions, and lets no new ones begin. It returns how many
+// deliveries are still unsettled after the timeout. Their settlement will be ignored.
 func (s *session) drain(partitions []*partition, timeout time.Duration) (left int) {
 	for _, p := range partitions {
 		p.stop()
@@ -140,7 +140,7 @@ func (s *session) drain(partitions []*partition, timeout time.Duration) (left in
 	return left
 }
 
-// forget prevents further commits, and ends what runs.
+// forget prevents further commits, and ends what is running.
 func (s *session) forget() {
 	s.stop()
 	s.owned.mu.Lock()

@@ -14,15 +14,15 @@ import (
 const (
 	// leaveAtOnce ends a session without waiting for anything.
 	leaveAtOnce time.Duration = 0
-	// leaveTimeout bounds the goodbye to the broker: the last commit, and leaving the group,
-	// which saves the others the session timeout. A hanging broker gets no goodbye.
+	// leaveTimeout bounds the last commit and leaving the group, which saves the others the session
+	// timeout. A broker that hangs gets neither.
 	leaveTimeout = 5 * time.Second
-	// fetchWait is how long the broker may delay an empty fetch. A partition whose fetching
-	// resumes waits for the running fetch.
+	// fetchWait is how long the broker may delay an empty fetch. A partition whose fetching resumes
+	// waits for the fetch that is running.
 	fetchWait = 500 * time.Millisecond
-	// heartbeatInterval is how often a member checks whether partitions move; there is no other
-	// notice. With ProtocolConsumer the broker suggests an interval, 5 s by default, but does not
-	// insist: a moving partition would wait for it twice, until its owner notices, and until the
+	// heartbeatInterval is how often a member checks whether partitions move; nothing else tells
+	// it. With ProtocolConsumer the broker suggests an interval, 5 s by default, but does not
+	// insist. A moving partition would wait for it twice: until its owner notices, and until the
 	// next one does.
 	heartbeatInterval         = 500 * time.Millisecond
 	consumerHeartbeatInterval = time.Second
@@ -35,7 +35,7 @@ type session struct {
 	client *kgo.Client   // in the client's callbacks use member
 	made   chan struct{} // closed when client is set
 	id     kadm.TopicID
-	ctx    context.Context // ends with the intake of this session
+	ctx    context.Context // ends with this session's intake
 	stop   context.CancelFunc
 	life   context.Context // the client's; its end fails running requests
 	die    context.CancelFunc
@@ -73,7 +73,7 @@ func newSession(sub *subscription, id kadm.TopicID) (*session, error) {
 	return s, nil
 }
 
-// member returns the client, even in a callback before newSession has it.
+// member returns the client, even in a callback that comes before newSession has it.
 func (s *session) member() *kgo.Client {
 	<-s.made
 	return s.client
@@ -119,7 +119,7 @@ func (s *session) consuming() []kgo.Opt {
 // rebalanceTimeout is how long the group waits for its members to give up partitions.
 func rebalanceTimeout(c *Consume) time.Duration { return max(time.Minute, 2*c.RebalanceDrain) }
 
-// heartbeat makes a member of ProtocolConsumer learn of changes sooner than the broker proposes.
+// heartbeat makes a member of ProtocolConsumer learn of changes sooner than the broker suggests.
 func (s *session) heartbeat() {
 	ticker := time.NewTicker(consumerHeartbeatInterval)
 	defer ticker.Stop()
@@ -145,8 +145,8 @@ func (s *session) run(ctx context.Context) error {
 	return nil
 }
 
-// end waits for running messages, at most drain, commits, leaves the group and closes the client,
-// for which the broker has leaveTimeout.
+// end waits for running messages, for drain at most, commits, leaves the group and closes the
+// client. The broker has leaveTimeout for that.
 func (s *session) end(drain time.Duration) {
 	s.stop()
 	s.NotSettled(s.drain(s.owned.all(), drain), drain)

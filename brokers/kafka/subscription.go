@@ -13,8 +13,8 @@ import (
 	"github.com/millpond-go/millpond/internal/pause"
 )
 
-// restartPause is the pause before the group is joined again after a session that could not go
-// on. A topic that was created again takes about as long to settle.
+// restartPause is the pause before the group is joined again after a session that could not go on.
+// A topic that was created again takes about as long to settle.
 const restartPause = time.Second
 
 // subscription is one call of Subscribe. It outlives its sessions.
@@ -56,7 +56,7 @@ func (s *subscription) Run() {
 	}
 }
 
-// again opens the next session. It returns nil if the subscription ended before.
+// again opens the next session. It returns nil if the subscription ends first.
 func (s *subscription) again() *session {
 	for pause.Sleep(s.Context(), restartPause) {
 		id, err := s.subscriber.broker.ensureTopic(s.Context(), s.topic, 0)

@@ -7,13 +7,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 )
 
-// suspects are the messages that an earlier owner of a partition may have begun. It began them in
-// log order, never more than its commit distance from the oldest unsettled one on. So, however
-// much it settled after its last commit, at most that many are unfinished. Once that many were
-// found, the following ones never began.
+// suspects are the messages that a partition's earlier owner may have begun. It began them in log
+// order, never further from its oldest unsettled one than its commit distance. So, however much it
+// settled after its last commit, at most that many are unfinished. Once that many have been found,
+// the following ones never began.
 type suspects struct {
-	most  int   // the most unfinished ones of an earlier owner
-	left  int   // those not found yet
+	most  int   // how many an earlier owner can have left unfinished
+	left  int   // how many of these are not found yet
 	until int64 // the end of the log when the partition was assigned
 }
 
@@ -22,13 +22,13 @@ func (s *suspects) init(most int) {
 	s.again()
 }
 
-// again begins anew, after the log may have lost its end.
+// again starts over, after the log may have lost its end.
 func (s *suspects) again() { s.left, s.until = s.most, math.MaxInt64 }
 
 func (s *suspects) has(it *item) bool { return s.left > 0 && it.record.Offset < s.until }
 
-// ends returns the current ends of the partitions. Later messages cannot have been delivered to
-// an earlier owner. Without an answer the result is nil.
+// ends returns the partitions' current ends. Later messages cannot have been delivered to an
+// earlier owner. It returns nil without an answer.
 func (s *session) ends(ctx context.Context) kadm.ListedOffsets {
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
@@ -40,7 +40,7 @@ func (s *session) ends(ctx context.Context) kadm.ListedOffsets {
 	return ends
 }
 
-// suspectBefore notes the messages that an earlier owner may have had: those that exist now.
+// suspectBefore notes which messages an earlier owner may have had: those that exist now.
 func (p *partition) suspectBefore(ends kadm.ListedOffsets) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/millpond-go/millpond/internal/pause"
 )
 
-// topicPoll is how often a missing topic is checked.
+// topicPoll is how often a missing topic is looked for.
 const topicPoll = 100 * time.Millisecond
 
 // ErrNoTopic: the topic does not exist.
@@ -22,8 +22,8 @@ var ErrNoTopic = errors.New("kafka: no such topic")
 
 var errNoTopicName = errors.New("kafka: the topic is empty: name one")
 
-// ensureTopic returns the id of the topic if it exists, could be created (if the configuration
-// allows that), or appears within wait.
+// ensureTopic returns the topic's id if it exists, can be created (if the configuration allows it),
+// or appears within wait.
 func (b *Broker) ensureTopic(ctx context.Context, topic string, wait time.Duration) (id kadm.TopicID, err error) {
 	if topic == "" {
 		return id, errNoTopicName
@@ -78,7 +78,7 @@ func (b *Broker) createTopic(ctx context.Context, topic string) (id kadm.TopicID
 		_, err := b.admin.CreateTopic(ctx, partitions, replication, nil, topic)
 		return err
 	})
-	if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) { // another client created it a moment ago
+	if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) { // another client has just created it
 		return id, fmt.Errorf("kafka: creating topic %q: %w", topic, err)
 	}
 	// Brokers learn of a new topic one after another.
@@ -94,8 +94,8 @@ func (b *Broker) createTopic(ctx context.Context, topic string) (id kadm.TopicID
 }
 
 // untilThereAreBrokers repeats create while the cluster has no controller, or fewer brokers than
-// the topic needs replicas: after a start, or while the controller misses a broker. A cluster
-// that is too small looks the same.
+// the topic needs replicas: after a start, or while the controller misses a broker. A cluster that
+// is too small looks the same.
 func untilThereAreBrokers(ctx context.Context, create func() error) error {
 	var refused error
 	for {
@@ -113,8 +113,8 @@ func untilThereAreBrokers(ctx context.Context, create func() error) error {
 	}
 }
 
-// topicLimit returns the largest batch of a topic: 0 if the broker does not report it. It reports
-// false if the topic, or the broker, was not there.
+// topicLimit returns a topic's largest batch in bytes, or 0 if the broker does not report it. It
+// reports false if the topic or the broker was not there.
 func (b *Broker) topicLimit(ctx context.Context, topic string) (limit int, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, b.config.ConnectTimeout)
 	defer cancel()

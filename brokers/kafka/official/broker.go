@@ -19,7 +19,7 @@ import (
 // Broker is a Kafka cluster. It is safe for concurrent use.
 type Broker struct {
 	config Config
-	client sarama.Client // checks whether the cluster answers
+	client sarama.Client // for Ping
 	open   wrapped.Set
 }
 
@@ -28,9 +28,9 @@ var (
 	_ brokers.Pinger = (*Broker)(nil)
 )
 
-// New connects to the cluster. The error names every invalid field, or says why the cluster
-// cannot be used; in that case it wraps brokers.ErrUnavailable. Sarama ignores contexts:
-// Config.ConnectTimeout bounds each request.
+// New connects to the cluster. The error names every invalid field, or says why the cluster cannot
+// be used; then it wraps brokers.ErrUnavailable. Sarama ignores contexts: Config.ConnectTimeout
+// bounds each request.
 func New(_ context.Context, config Config) (*Broker, error) {
 	if err := cmp.Or(config.validate(urlquery.InGo), config.authenticate()); err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (b *Broker) Ping(ctx context.Context) error {
 }
 
 // Subscriber returns a new subscriber. The error names every invalid field, or wraps
-// brokers.ErrClosed. Subscribe does not find out whether a topic exists: watermill-kafka logs an
+// brokers.ErrClosed. Subscribe does not notice that a topic does not exist: watermill-kafka logs an
 // error each second until it does.
 func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber, error) {
 	return b.open.Subscriber(config, &wrapped.Subscriber{
@@ -71,7 +71,7 @@ func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber
 	})
 }
 
-// makeTopic creates a topic and waits until it can be used, if the configuration allows that.
+// makeTopic creates a topic, if the configuration allows it, and waits until the topic can be used.
 func (b *Broker) makeTopic(ctx context.Context, topic string) error {
 	p := &b.config.Publish
 	if !p.CreateTopics {
@@ -92,8 +92,8 @@ func (b *Broker) makeTopic(ctx context.Context, topic string) error {
 	return nil
 }
 
-// Capabilities describes Kafka with watermill-kafka. It has no ids of its own, counts no
-// deliveries and keeps settled messages for each topic's retention, which is not read here.
+// Capabilities describes Kafka with watermill-kafka: it has no ids of its own, counts no
+// deliveries, and keeps settled messages for each topic's retention, which is not read here.
 func (b *Broker) Capabilities() brokers.Capabilities {
 	return brokers.Capabilities{
 		System: "kafka", Coordinates: true, Key: true, Time: b.config.Consume.ProducerTime, Ordered: true,
@@ -101,19 +101,19 @@ func (b *Broker) Capabilities() brokers.Capabilities {
 	}
 }
 
-// Close closes the open subscribers, like their Close, and then the publishers, which finish
-// their running calls. It may be called many times.
+// Close closes the open subscribers, as their Close does, and then the publishers, which finish
+// their running calls. It may be called again.
 func (b *Broker) Close() error {
 	b.open.Close()
-	if err := b.client.Close(); err != nil && !errors.Is(err, sarama.ErrClosedClient) { // it was closed before
+	if err := b.client.Close(); err != nil && !errors.Is(err, sarama.ErrClosedClient) { // it was already closed
 		return fmt.Errorf("%s: closing the client: %w", pkg, err)
 	}
 	return nil
 }
 
 // Publisher returns a new publisher, or an error that wraps brokers.ErrClosed or
-// brokers.ErrUnavailable. Each has connections of its own. Publish returns nil when all in-sync
-// replicas have each message; its errors wrap brokers.ErrClosed, brokers.ErrTooLarge or
+// brokers.ErrUnavailable. Each has its own connections. Publish returns nil when all in-sync
+// replicas have each message. Its errors wrap brokers.ErrClosed, brokers.ErrTooLarge or
 // brokers.ErrUnencodable if that is the cause, and otherwise brokers.ErrUnavailable, also for a
 // topic that does not exist.
 func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, error) {
@@ -145,7 +145,7 @@ func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, e
 	})
 }
 
-// explain adds the meaning of an error.
+// explain adds an error's meaning.
 func (b *Broker) explain(topic string, err error) error {
 	var setting sarama.ConfigurationError
 	switch {

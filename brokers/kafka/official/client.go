@@ -16,7 +16,7 @@ func (c *Config) authenticate() error {
 	return err
 }
 
-// sarama returns the settings of a client: the common ones, its own, and those of the program.
+// sarama returns a client's settings: the common ones, its own, and the program's.
 func (c *Config) sarama(besides ...func(*sarama.Config)) *sarama.Config {
 	config := sarama.NewConfig()
 	config.ClientID = c.ClientID
@@ -43,7 +43,7 @@ func (c *Config) sarama(besides ...func(*sarama.Config)) *sarama.Config {
 func (c *Config) consuming() *sarama.Config {
 	return c.sarama(func(config *sarama.Config) {
 		config.Consumer.Return.Errors = true
-		config.Consumer.IsolationLevel = sarama.ReadCommitted // the default also delivers aborted messages
+		config.Consumer.IsolationLevel = sarama.ReadCommitted // by default it also delivers aborted messages
 		config.Consumer.Offsets.Initial = sarama.OffsetOldest
 		if c.Consume.StartAtNewest {
 			config.Consumer.Offsets.Initial = sarama.OffsetNewest
@@ -56,7 +56,7 @@ func (c *Config) consuming() *sarama.Config {
 func (c *Config) producing() *sarama.Config {
 	return c.sarama(func(config *sarama.Config) {
 		config.Producer.Return.Successes = true
-		config.Producer.RequiredAcks = sarama.WaitForAll // watermill-kafka's default waits for the leader only
+		config.Producer.RequiredAcks = sarama.WaitForAll // watermill-kafka's default waits only for the leader
 		config.Producer.Idempotent = true
 		config.Net.MaxOpenRequests = 1 // sarama requires this for idempotence
 		config.Producer.Retry.Max = 10

@@ -42,10 +42,9 @@ type Config struct {
 	// ClientID names the program in the broker's logs and quotas.
 	ClientID string `config:"client_id" default:"millpond"`
 
-	// Sarama, if not nil, may change the configuration of every client: settings that a program
-	// has in watermill-kafka's OverwriteSaramaConfig can be made here, such as Kerberos or a
-	// proxy. It is called once for each client. Changes of offsets, acks or returned channels
-	// break promises.
+	// Sarama, if not nil, may change every client's configuration: it can make the settings that a
+	// program has in watermill-kafka's OverwriteSaramaConfig, such as Kerberos or a proxy. It is
+	// called once for each client. Changes of offsets, acks or returned channels break promises.
 	Sarama func(*sarama.Config)
 
 	// Tracer, if not nil, is watermill-kafka's.
@@ -54,7 +53,7 @@ type Config struct {
 	Consume Consume `config:""`
 	Publish Publish `config:""`
 
-	password func() string // Password, where no print of a Broker shows it
+	password func() string // Password; a function, so that printing a Broker does not show it
 }
 
 // SASL names a SASL mechanism.
@@ -69,13 +68,12 @@ const (
 
 // Consume configures subscribers.
 type Consume struct {
-	// StartAtNewest makes a group without offsets begin with messages published from now on,
-	// which is watermill-kafka's own default. Otherwise it begins with the oldest message of the
-	// topic. Until the group has committed an offset, a member that begins again begins at a
-	// later end.
+	// StartAtNewest makes a group without offsets begin with messages published from now on, which
+	// is watermill-kafka's own default. Otherwise it begins with the topic's oldest message. Until
+	// the group has committed an offset, a member that begins again begins at a later end.
 	StartAtNewest bool `config:"offset" check:"oldest|newest"`
 
-	// SessionTimeout is the time without a heartbeat after which the broker gives a member's
+	// SessionTimeout is how long a member may send no heartbeat before the broker gives its
 	// partitions to others.
 	SessionTimeout time.Duration `config:"session_timeout" default:"10s" check:"positive"`
 
@@ -83,30 +81,30 @@ type Consume struct {
 	// none.
 	RedeliveryDelay time.Duration `config:"redelivery_delay" default:"100ms" check:"positive"`
 
-	// ProducerTime uses the timestamps of records for Delivery.Time. Sarama does not tell whether
-	// the broker or the producer has set one, so otherwise there is none.
+	// ProducerTime uses records' timestamps for Delivery.Time. Sarama does not tell whether the
+	// broker or the producer set one, so otherwise there is none.
 	ProducerTime bool `config:"time" check:"broker|producer"`
 
-	// Unmarshaler, if not nil, replaces the wire format for reading. Its error, or panic, becomes
-	// Delivery.Undecodable; the message is then read in the wire format.
+	// Unmarshaler, if not nil, replaces the wire format for reading. If it returns an error or
+	// panics, that becomes Delivery.Undecodable, and the message is read in the wire format.
 	Unmarshaler wmkafka.Unmarshaler
 }
 
 // Publish configures publishers.
 type Publish struct {
-	// Key returns the key of a message; nil for none. KeyMetadata is then ignored.
+	// Key returns a message's key, or nil for none. If it is set, KeyMetadata is ignored.
 	Key func(topic string, msg *message.Message) []byte
 
 	// KeyMetadata names the metadata field whose value is the key. A message without
 	// the field has no key.
 	KeyMetadata string `config:"key_metadata"`
 
-	// MaxBytes is the largest message that is sent; the default is that of message.max.bytes.
+	// MaxBytes is the largest message that is sent, in bytes. The default is that of
+	// message.max.bytes.
 	MaxBytes int `config:"max_message_bytes" default:"1000012" check:"positive"`
 
-	// CreateTopics creates missing topics when they are subscribed to, with Partitions and
-	// Replication. For topics that are published to, the broker may create them, if it is
-	// configured so.
+	// CreateTopics creates missing topics that are subscribed to, with Partitions and Replication.
+	// Topics that are published to may be created by the broker, if it is configured so.
 	CreateTopics bool `config:"create_topics"`
 	// Partitions of new topics. Zero means the broker's default.
 	Partitions int `config:"partitions" check:"1..2147483647"`
@@ -150,15 +148,15 @@ func init() {
 	})
 }
 
-// Open connects to the cluster that a URL names; the package documentation lists the parameters.
-// One error names all errors in the URL, without user info and without values that may be secret.
-// It is a brokers.Opener, for programs with a mux of their own.
+// Open connects to the cluster that a URL names. The package documentation lists the parameters.
+// One error lists everything that is wrong with the URL, without user info and without values that
+// may be secret. It is a brokers.Opener, for programs with a mux of their own.
 func Open(ctx context.Context, u *url.URL) (brokers.Broker, error) {
 	return urlmux.Open[brokers.Broker](ctx, u, ParseURL, New)
 }
 
-// ParseURL returns the configuration of a URL, so that a program can change it before it calls
-// [New]. Its errors are those of [Open] before it connects.
+// ParseURL returns a URL's configuration, so that a program can change it before it calls [New].
+// Its errors are those of [Open] before it connects.
 func ParseURL(u *url.URL) (c Config, err error) {
 	if err := urlquery.Stray(u); err != nil {
 		return c, fmt.Errorf("%s: %w", pkg, err)

@@ -1,14 +1,14 @@
 // Package official opens [watermill-kafka], Watermill's own Kafka adapter on sarama, behind the
-// contract of package brokers. It is for programs that have it, have tuned it, or must stay on
-// sarama. Package brokers/kafka does more, and reads and writes the same records; docs/brokers.md
-// says what is not promised here.
+// contract of package brokers. It is for programs that already use or have tuned it, or must stay
+// on sarama. Package brokers/kafka does more, and reads and writes the same records.
+// docs/brokers.md says what is not promised here.
 //
 //	import _ "github.com/millpond-go/millpond/brokers/kafka/official"
 //
 //	broker, err := brokers.Open(ctx, "kafka+watermill://kafka-1:9092,kafka-2:9092")
 //
-// Settings of OverwriteSaramaConfig go into Config.Sarama, a tracer into Config.Tracer. Programs
-// that keep their own subscribers can give them [Marshaler].
+// Put settings of OverwriteSaramaConfig into Config.Sarama, and a tracer into Config.Tracer.
+// Programs that keep their own subscribers can give them [Marshaler].
 //
 // Parameters of the URL, with those for TLS; credentials for SASL come from
 // MILLPOND_KAFKA_USERNAME and MILLPOND_KAFKA_PASSWORD:
@@ -26,11 +26,11 @@
 //	create_topics      true: create missing topics that are subscribed to. Default false
 //	partitions, replication  of created topics. Default the broker's
 //
-// Messages are delivered at least once. One message of a partition is in flight, in order, and as
-// many partitions concurrently as SubscriberConfig.InFlight says. A nacked message keeps its
+// Messages are delivered at least once. One message of a partition is in flight, in order, and at
+// most SubscriberConfig.InFlight partitions are handled concurrently. A nacked message keeps its
 // slot, and blocks its partition, for its delay. A rebalance stops the whole group until running
-// handlers end, up to sarama's Rebalance.Timeout of a minute, and counts their acks; after that
-// the message is delivered beside its handler. Undecodable records are delivered, marked.
+// handlers end, up to sarama's Rebalance.Timeout of a minute, and counts their acks; after that the
+// message is delivered while its handler still runs. Undecodable records are delivered, marked.
 //
 // [watermill-kafka]: https://github.com/ThreeDotsLabs/watermill-kafka
 package official

@@ -11,20 +11,20 @@ import (
 	"github.com/millpond-go/millpond/internal/callback"
 )
 
-// Marshaler reads and writes watermill-kafka's wire format, and accepts more than
-// DefaultMarshaler: no value of a repeated header is lost. It is safe for concurrent use. The
-// zero value writes no keys.
+// Marshaler reads and writes watermill-kafka's wire format, and accepts more than DefaultMarshaler:
+// no value of a repeated header is lost. It is safe for concurrent use. The zero value writes no
+// keys.
 //
 // A program that keeps its own watermill-kafka subscribers can use it in their configuration.
 type Marshaler struct {
-	// Key returns the key of a message; nil for none.
+	// Key returns a message's key, or nil for none.
 	Key func(topic string, msg *message.Message) []byte
 }
 
 var _ wmkafka.MarshalerUnmarshaler = Marshaler{}
 
-// Marshal returns the record of a message. It fails if a metadata field has the name that is
-// reserved for the UUID, and if Key panics.
+// Marshal returns a message's record. It fails if a metadata field has the name reserved for the
+// UUID, and if Key panics.
 func (m Marshaler) Marshal(topic string, msg *message.Message) (*sarama.ProducerMessage, error) {
 	headers, err := wire.Headers(msg)
 	if err != nil {
@@ -47,8 +47,8 @@ func (m Marshaler) Marshal(topic string, msg *message.Message) (*sarama.Producer
 	return record, err
 }
 
-// Unmarshal returns the message of any record. Its error is always nil. A record of a
-// producer without Watermill has an empty UUID.
+// Unmarshal returns the message of any record. Its error is always nil. A record from a producer
+// without Watermill has an empty UUID.
 func (m Marshaler) Unmarshal(record *sarama.ConsumerMessage) (*message.Message, error) {
 	headers := make([]wire.Header, 0, len(record.Headers))
 	for _, h := range record.Headers {

@@ -16,8 +16,8 @@ import (
 	"github.com/millpond-go/millpond/internal/wrapped"
 )
 
-// source is one Subscribe call, with a watermill-kafka subscriber of its own, so that it knows
-// its own partitions.
+// source is one Subscribe call, with its own watermill-kafka subscriber, so that it knows its own
+// partitions.
 type source struct {
 	config     *Config
 	subscriber brokers.SubscriberConfig
@@ -27,12 +27,12 @@ type source struct {
 	claims map[int32]*claim // by partition
 }
 
-// claim is one partition for as long as a session of the group assigns it here. Within it
-// watermill-kafka handles one record at a time.
+// claim is one partition while a session of the group assigns it here. In a claim, watermill-kafka
+// handles one record at a time.
 type claim struct {
 	session sarama.ConsumerGroupSession
-	// end is the end of the partition when it was claimed. Earlier records may have been
-	// delivered to another member, or to this one in an earlier session.
+	// end is the partition's end when it was claimed. Earlier records may have been delivered to
+	// another member, or to this one in an earlier session.
 	end int64
 
 	offset int64 // of the current record
@@ -83,7 +83,7 @@ func (s *source) Settle(from *message.Message, answer wrapped.Answer) {
 	case answer.Delay(s.config.Consume.RedeliveryDelay, math.MaxInt64, c.session.Context().Done()):
 		from.Nack()
 	case c.session.Context().Err() != nil:
-		from.Ack() // this marks nothing any more
+		from.Ack() // marks nothing any more
 	}
 }
 
@@ -92,7 +92,7 @@ func partitionOf(from *message.Message) int32 {
 	return partition
 }
 
-// unmarshaler never fails: after an error watermill-kafka would deliver the record to nobody, and
+// unmarshaler never fails: after an error watermill-kafka would never deliver the record, and would
 // repeat it for ever.
 type unmarshaler struct{ source *source }
 
@@ -117,10 +117,10 @@ func (u unmarshaler) Unmarshal(record *sarama.ConsumerMessage) (msg *message.Mes
 	return msg, nil
 }
 
-// tracer is watermill-kafka's only hook into its consumer group. It observes the claims, and
-// passes everything on to the tracer of the configuration.
+// tracer is watermill-kafka's only hook into its consumer group. It observes the claims, and passes
+// everything on to the configuration's tracer.
 type tracer struct {
-	wmkafka.SaramaTracer // may be nil: a subscriber with a group calls nothing else
+	wmkafka.SaramaTracer // may be nil: a subscriber with a group calls no other method
 
 	source *source
 }

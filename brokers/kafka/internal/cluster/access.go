@@ -1,5 +1,5 @@
-// Package cluster has what the adapters of Kafka share for reaching a cluster and authenticating,
-// with either client.
+// Package cluster has what Kafka's adapters share for reaching a cluster and authenticating, with
+// either client.
 package cluster
 
 import (
@@ -31,7 +31,7 @@ const (
 
 var mechanisms = []string{SASLPlain, SASLScramSHA256, SASLScramSHA512}
 
-// Access has the settings of a Config for reaching a cluster.
+// Access has a Config's settings for reaching a cluster.
 type Access struct {
 	Package            string // prefix of errors
 	Brokers            []string
@@ -41,8 +41,8 @@ type Access struct {
 	ConnectTimeout     time.Duration
 }
 
-// Credentials returns the name and the password for SASL: those of the environment if a has no
-// user. Without SASL there are none.
+// Credentials returns the name and the password for SASL, from the environment if a has no user.
+// Without SASL there are none.
 func (a *Access) Credentials() (username, password string, err error) {
 	if a.SASL == "" {
 		return "", "", nil
@@ -57,7 +57,7 @@ func (a *Access) Credentials() (username, password string, err error) {
 	return username, password, nil
 }
 
-// Unused returns a log message if the environment has unused credentials; else "".
+// Unused returns a log message if the environment has credentials that are not used, or "".
 func (a *Access) Unused() string {
 	if a.SASL != "" || os.Getenv(UsernameVariable) == "" && os.Getenv(PasswordVariable) == "" {
 		return ""
@@ -65,8 +65,8 @@ func (a *Access) Unused() string {
 	return fmt.Sprintf("%s or %s is set, but no SASL mechanism is chosen: add the parameter sasl (%s), or unset them", UsernameVariable, PasswordVariable, strings.Join(mechanisms, ", "))
 }
 
-// Exposure returns an error if a password could travel unprotected. SCRAM does not send it, only
-// a proof.
+// Exposure returns an error if a password could travel unprotected. SCRAM does not send it, only a
+// proof.
 func (a *Access) Exposure() error {
 	if a.SASL != SASLPlain {
 		return nil
@@ -85,14 +85,14 @@ const (
 	HungUp                      // the broker closed the connection
 )
 
-// Unreachable turns the client's error into one that wraps brokers.ErrUnavailable and says what
-// to check. It names addresses, users and mechanisms, never passwords.
+// Unreachable turns the client's error into one that wraps brokers.ErrUnavailable and says what to
+// check. It names addresses, users and mechanisms, never passwords.
 func (a *Access) Unreachable(err error, fault Fault) error {
 	return fmt.Errorf("%s: %s: %w: %w: %s", a.Package, strings.Join(a.Brokers, ","), brokers.ErrUnavailable, err, a.advice(err, fault))
 }
 
-// Answered returns the error of a cluster that was reached before and does not answer now; nil if
-// err is nil.
+// Answered returns the error of a cluster that was reached before and does not answer now, or nil
+// if err is nil.
 func (a *Access) Answered(err error) error {
 	if err == nil {
 		return nil

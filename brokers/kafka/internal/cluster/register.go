@@ -7,8 +7,8 @@ import (
 	"github.com/millpond-go/millpond/internal/urlmux"
 )
 
-// Register adds a scheme to the default mux. parse returns how a URL reaches the cluster, or the
-// errors of the URL.
+// Register adds a scheme to the default mux. parse returns how a URL reaches the cluster, or what
+// is wrong with it.
 func Register(scheme string, open brokers.Opener, parse func(*url.URL) (Access, error)) {
 	brokers.DefaultMux().Handle(scheme, open)
 	brokers.DefaultMux().HandleCheck(scheme, urlmux.Parsed(parse))

@@ -8,7 +8,7 @@ import (
 
 const defaultPort = "9092"
 
-// ReadURL returns the brokers of u, and the errors of u except in its parameters.
+// ReadURL returns u's brokers, and what is wrong with u except in its parameters.
 func ReadURL(pkg string, u *url.URL) (brokers []string, errs []error) {
 	return urlquery.Hosts(pkg, u, UsernameVariable+" and "+PasswordVariable)
 }

@@ -1,7 +1,7 @@
-// Package wire converts Watermill messages to headers and values of Kafka records and back, in
-// the format of watermill-kafka's default marshaler, so that services on either read each other's
-// messages. It also covers what that marshaler refuses or drops: any record of any producer
-// becomes a message, and no header is lost.
+// Package wire converts Watermill messages to headers and values of Kafka records and back, in the
+// format of watermill-kafka's default marshaler, so that services on either read each other's
+// messages. It also covers what that marshaler refuses or drops: any producer's record becomes a
+// message, and no header is lost.
 package wire
 
 import (
@@ -18,8 +18,8 @@ import (
 // UUIDHeader carries the UUID of a message.
 const UUIDHeader = "_watermill_message_uuid"
 
-// ErrReserved: a metadata field has the name of UUIDHeader, so it could not be distinguished from
-// the message's UUID.
+// ErrReserved: a metadata field is named UUIDHeader, so it could not be told from the message's
+// UUID.
 var ErrReserved = fmt.Errorf("wire: %w: metadata field "+UUIDHeader+" is reserved for the UUID", brokers.ErrUnencodable)
 
 // Header is a header of a record. Keys may repeat.
@@ -28,8 +28,8 @@ type Header struct {
 	Value []byte
 }
 
-// Headers returns the headers of a message: the UUID first, then the metadata by name. Fields
-// that Message made from repeated headers become repeated headers again.
+// Headers returns a message's headers: the UUID first, then the metadata by name. Fields that
+// Message made from repeated headers become repeated headers again.
 func Headers(msg *message.Message) ([]Header, error) {
 	if _, taken := msg.Metadata[UUIDHeader]; taken {
 		return nil, ErrReserved
@@ -75,13 +75,13 @@ func repeats(metadata message.Metadata) map[string]int {
 	return counts
 }
 
-// Message returns the message of a record. A record without a UUID header, from a producer
-// without Watermill, gives an empty UUID. A header becomes a metadata field, byte by byte; if it
-// is repeated, the last value has its name, as with watermill-kafka, and the earlier ones are
-// name[0], name[1], ….
+// Message returns a record's message. A record without a UUID header, from a producer without
+// Watermill, gives an empty UUID. A header becomes a metadata field, byte by byte. If it is
+// repeated, the last value has its name, as with watermill-kafka, and the earlier ones are name[0],
+// name[1], ….
 func Message(headers []Header, payload []byte) *message.Message {
 	msg := message.NewMessage("", payload)
-	var next map[string]int // where to search for a free name: there may be very many
+	var next map[string]int // where to look for a free name: there may be very many
 	for _, h := range headers {
 		if h.Key == UUIDHeader {
 			msg.UUID = string(h.Value)
