@@ -38,34 +38,34 @@ type Broker interface {
 	// reason.
 	Publisher(PublisherConfig) (message.Publisher, error)
 
-	// Capabilities returns what this server does, not what it accepts.
+	// Capabilities returns what this server does, not only what it accepts.
 	Capabilities() Capabilities
 
-	// Close closes what the broker has opened itself. Close subscribers and publishers before.
+	// Close closes what the broker opened itself. Close its subscribers and publishers first.
 	io.Closer
 }
 
 // Pinger is implemented by brokers that can check whether their server answers.
 type Pinger interface {
-	// Ping asks the server once; the error wraps ErrUnavailable if it does not answer
-	// before ctx ends. It changes nothing.
+	// Ping asks the server once, and changes nothing. The error wraps ErrUnavailable if the server
+	// does not answer before ctx ends.
 	Ping(ctx context.Context) error
 }
 
 // Receiver is implemented by subscribers that know whether they can receive messages.
 type Receiver interface {
-	// Receiving returns nil while messages can reach every Subscribe call, also without any, and
-	// after Close. Otherwise the error wraps ErrUnavailable and says why, such as a lost
-	// connection or a group that has removed this member. It does no I/O.
+	// Receiving returns nil while messages can reach every Subscribe call, when there is none, and
+	// after Close. Otherwise the error wraps ErrUnavailable and says why, such as a lost connection
+	// or a group that removed this member. It does no I/O.
 	Receiving() error
 }
 
 // EachPublisher is implemented by publishers that return a result for each message of a call.
 type EachPublisher interface {
 	message.Publisher
-	// PublishEach publishes independent messages. For each it returns nil, if the broker stores
-	// it, or an error like that of Publish. When ctx ends it returns a result for each; a message
-	// with ErrUnavailable may still be stored then.
+	// PublishEach publishes independent messages. For each it returns nil if the broker stores it,
+	// or an error as Publish does. It also returns a result for each when ctx ends; then a message
+	// with ErrUnavailable may still be stored.
 	PublishEach(ctx context.Context, topic string, messages ...*message.Message) []error
 }
 
@@ -88,9 +88,9 @@ type SubscriberConfig struct {
 
 const defaultDrainTimeout = 30 * time.Second
 
-// WithDefaults returns the configuration with defaults for zero values, and an error that names
-// every invalid field and begins with pkg. It is for adapters. A panic of the Logger only loses
-// that log line.
+// WithDefaults returns the configuration with defaults for zero values. The error names every
+// invalid field and begins with pkg. It is for adapters. A panic of the Logger loses only that log
+// line.
 func (c SubscriberConfig) WithDefaults(pkg string) (SubscriberConfig, error) {
 	var errs []error
 	if c.Group == "" {
@@ -113,8 +113,8 @@ type PublisherConfig struct {
 	Logger watermill.LoggerAdapter // nil: no logs
 }
 
-// WithDefaults returns the configuration with defaults for zero values. It is for adapters. A
-// panic of the Logger only loses that log line.
+// WithDefaults returns the configuration with defaults for zero values. It is for adapters. A panic
+// of the Logger loses only that log line.
 func (c PublisherConfig) WithDefaults() PublisherConfig {
 	c.Logger = withoutPanics(c.Logger)
 	return c
@@ -131,8 +131,7 @@ type Capabilities struct {
 	Time          bool // Delivery.Time is set, by the broker's clock
 	Ordered       bool // with InFlight 1, messages of one ordering unit arrive in the order of publishing
 
-	// DeliveryLimit is how often a message is delivered before the broker drops or
-	// dead-letters it.
+	// DeliveryLimit is how often a message is delivered before the broker drops or dead-letters it.
 	DeliveryLimit DeliveryLimit
 
 	FreeGiveBack    bool // a nack for "not now" does not count towards the delivery limit
@@ -145,7 +144,7 @@ type Capabilities struct {
 	ReplayHorizon ReplayHorizon
 }
 
-// ReplayHorizon is how old an acked message may be that a broker delivers again, because of its
+// ReplayHorizon is how old an acked message may be when a broker delivers it again, because of its
 // retention or a reset of offsets.
 type ReplayHorizon struct {
 	Known bool          // false: it depends on the topic, which the adapter does not read
@@ -154,12 +153,12 @@ type ReplayHorizon struct {
 
 // DeliveryLimit is a broker's limit of deliveries per message.
 type DeliveryLimit struct {
-	Known bool // false: the broker may have a limit that cannot be read
+	Known bool // false: the broker may have a limit, which cannot be read
 	Max   int  // 0, if Known: no limit
 }
 
-// withoutPanics returns a logger that adapters can call from any goroutine. For nil it logs
-// nothing.
+// withoutPanics returns a logger that adapters can call from any goroutine. It logs nothing if l is
+// nil.
 func withoutPanics(l watermill.LoggerAdapter) watermill.LoggerAdapter {
 	switch l.(type) {
 	case nil:

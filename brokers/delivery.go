@@ -17,7 +17,7 @@ type Delivery struct {
 	NativeID string
 
 	// Coordinates name the place where the broker stores the message, such as "orders/3/1042"; ""
-	// without one. A topic that is created again reuses them.
+	// without one. A topic that is deleted and created again reuses them.
 	Coordinates string
 
 	// Key is the producer's key for order or partitions; nil without one. It is shared: do not
@@ -25,10 +25,10 @@ type Delivery struct {
 	Key []byte
 
 	Time  time.Time // when the broker took it, by the broker's clock; zero: unknown
-	Count int       // number of the delivery, 1 for the first; 0: unknown
+	Count int       // number of this delivery, from 1; 0: unknown
 
 	// Suspect: this may not be the first delivery. It is flagged redelivered, counted more than
-	// once, returned from a retry queue, or may have been delivered to an earlier owner of its
+	// once, comes from a retry queue, or may have been delivered to an earlier owner of its
 	// partition.
 	Suspect bool
 
@@ -64,10 +64,10 @@ func deliveryOf(msg *message.Message) *delivery {
 	return nil
 }
 
-// DeliveryOf returns the facts of the delivery of msg. It reports false for messages of
-// subscribers that do not keep this contract, for copies, and for messages that were published
-// with the context of another message. So a middleware that passes on a copy loses the facts. It
-// is safe for concurrent use.
+// DeliveryOf returns the facts of the delivery of msg. It reports false for messages from
+// subscribers that do not keep this contract, for copies, and for messages published with another
+// message's context. So a middleware that passes on a copy loses the facts. It is safe for
+// concurrent use.
 func DeliveryOf(msg *message.Message) (Delivery, bool) {
 	d := deliveryOf(msg)
 	if d == nil {
@@ -79,14 +79,14 @@ func DeliveryOf(msg *message.Message) (Delivery, bool) {
 // GiveBack says how a delivery is redelivered after a nack.
 type GiveBack struct {
 	After time.Duration // the least time from the nack to the redelivery; 0: the broker decides
-	// Failed: the handler failed, which may count towards the broker's delivery limit.
-	// Otherwise the nack means "not now", and must not count if the broker can tell the
-	// difference (Capabilities.FreeGiveBack).
+	// Failed: the handler failed, which may count towards the broker's delivery limit. Otherwise
+	// the nack means "not now", and must not count if the broker can tell the difference
+	// (Capabilities.FreeGiveBack).
 	Failed bool
 }
 
 // SetGiveBack sets how the subscriber redelivers msg after a nack. The last call before the nack
-// counts. Where [DeliveryOf] reports false it does nothing and reports false. It is safe for
+// counts. If [DeliveryOf] reports false, it does nothing and reports false. It is safe for
 // concurrent use.
 func SetGiveBack(msg *message.Message, g GiveBack) bool {
 	d := deliveryOf(msg)
@@ -99,9 +99,9 @@ func SetGiveBack(msg *message.Message, g GiveBack) bool {
 	return true
 }
 
-// GiveBackFrom returns the value of SetGiveBack. It is for adapters, after a nack. ctx is the
-// result of WithDelivery, because a handler may have replaced the message's context. It is safe
-// for concurrent use.
+// GiveBackFrom returns what SetGiveBack set. It is for adapters, after a nack. ctx is the result of
+// WithDelivery, because a handler may have replaced the message's context. It is safe for
+// concurrent use.
 func GiveBackFrom(ctx context.Context) GiveBack {
 	d, ok := ctx.Value(deliveryKey{}).(*delivery)
 	if !ok {
@@ -112,9 +112,9 @@ func GiveBackFrom(ctx context.Context) GiveBack {
 	return d.giveBack
 }
 
-// SetUnfinished tells the subscriber that no earlier delivery has finished msg, which is Suspect.
-// If the broker delivers in order, that bounds how many further messages an earlier owner of the
-// partition can have received. It does nothing where [DeliveryOf] reports false. It is safe for
+// SetUnfinished tells the subscriber that msg is Suspect, and no earlier delivery finished it. If
+// the broker delivers in order, this bounds how many further messages an earlier owner of the
+// partition can have received. If [DeliveryOf] reports false, it does nothing. It is safe for
 // concurrent use.
 func SetUnfinished(msg *message.Message) {
 	if d := deliveryOf(msg); d != nil {

@@ -11,8 +11,8 @@ var (
 	// ErrTooLarge: the message exceeds the broker's limit, and is refused until the limit is
 	// raised.
 	ErrTooLarge = errors.New("brokers: message too large")
-	// ErrUnencodable: the message cannot be written in the broker's format, for example
-	// because of the name of a metadata field. It is refused until it is changed.
+	// ErrUnencodable: the message cannot be written in the broker's format, for example because of
+	// the name of a metadata field. It is refused until it is changed.
 	ErrUnencodable = errors.New("brokers: message cannot be encoded")
 	// ErrUnavailable: the broker could not be reached. A message that was being published may or
 	// may not be stored; publish it again.

@@ -68,7 +68,7 @@ func (b *Broker) Publisher(brokers.PublisherConfig) (message.Publisher, error) {
 	return p, nil
 }
 
-// Capabilities describes the broker. It keeps all of it exactly.
+// Capabilities describes the broker, which keeps all of it exactly.
 func (b *Broker) Capabilities() brokers.Capabilities {
 	return brokers.Capabilities{
 		System:          "memory",
@@ -86,8 +86,8 @@ func (b *Broker) Capabilities() brokers.Capabilities {
 }
 
 // Close drops all messages and closes everything that is open, without a drain: contexts of
-// unsettled messages end, output channels are closed, waiting publishers get brokers.ErrClosed.
-// It may be called many times and always returns nil.
+// unsettled messages end, output channels are closed, waiting publishers get brokers.ErrClosed. It
+// may be called again, and always returns nil.
 func (b *Broker) Close() error {
 	b.mu.Lock()
 	b.end()
@@ -95,7 +95,7 @@ func (b *Broker) Close() error {
 	b.topics = nil
 	b.mu.Unlock()
 
-	// Every intake stops before any delivery is taken back, because the message would be handed
+	// Every intake stops before any delivery is taken back, because otherwise the message would go
 	// to the next subscriber.
 	subscribers := b.subscribers.Seal()
 	for _, s := range subscribers {
@@ -112,7 +112,7 @@ func (b *Broker) Close() error {
 
 var errClosed = fmt.Errorf("memory: broker: %w", brokers.ErrClosed)
 
-// topic returns the topic of that name, which is created on first use.
+// topic returns the topic with that name, and creates it on first use.
 func (b *Broker) topic(name string) (*topic, error) {
 	if name == "" {
 		return nil, errors.New("memory: the topic is empty: name one")

@@ -7,13 +7,12 @@ type Config struct {
 	// Capacity is how many messages each topic holds at most.
 	Capacity int `config:"capacity" default:"1024" check:"positive"`
 
-	// FailWhenFull makes Publish return brokers.ErrFull when the topic is full. Otherwise it
-	// waits for a place until the message's context ends or the publisher or the broker is
-	// closed.
+	// FailWhenFull makes Publish return brokers.ErrFull when the topic is full. Otherwise Publish
+	// waits for a place, until the message's context ends or the publisher or the broker is closed.
 	FailWhenFull bool `config:"when_full" check:"wait|fail"`
 
-	// DeliveryLimit is how many deliveries of a message to one group may fail or be
-	// lost before it becomes a dead letter. Zero means no limit.
+	// DeliveryLimit is how many deliveries of a message to one group may fail or be lost before it
+	// becomes a dead letter. Zero means no limit.
 	DeliveryLimit int `config:"delivery_limit" check:"0..2147483647"`
 
 	// RedeliveryDelay is the pause before a nacked message is redelivered if its GiveBack sets

@@ -1,5 +1,5 @@
 // Package memory is a bounded message broker inside the process, for tests, examples and programs
-// that need no separate broker. It keeps the contract of package brokers in full, with the
+// that need no separate broker. It keeps the whole contract of package brokers, with the
 // redeliveries, counts and limits of a real one. docs/brokers.md has the rest.
 //
 // Every [New] and every opened URL creates a separate, empty broker: subscribers and publishers

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// group is one consumer group of a topic. The topic's mutex guards it and must be held by all
-// methods, except those of the timers.
+// group is one consumer group of a topic. The topic's mutex guards it: hold it to call a method,
+// except those that timers call.
 type group struct {
 	topic   *topic
 	ready   queue
-	changed sync.Cond // an item may be ready, or an intake has ended
+	changed sync.Cond // an item may be ready, or an intake ended
 	delayed map[*item]*time.Timer
 	dead    []deadItem
 }
@@ -19,7 +19,7 @@ type group struct {
 // item is a message as one group sees it.
 type item struct {
 	entry      *entry
-	deliveries int // times a consumer has received it
+	deliveries int // how often a consumer has received it
 	spent      int // deliveries that count towards the limit
 }
 
@@ -80,7 +80,7 @@ func (g *group) spend(it *item) bool {
 	return true
 }
 
-// wakeAll wakes subscriptions whose intake has ended. It takes the mutex itself.
+// wakeAll wakes subscriptions whose intake has ended. It locks the mutex itself.
 func (g *group) wakeAll() {
 	g.topic.mu.Lock()
 	defer g.topic.mu.Unlock()

@@ -21,8 +21,9 @@ func init() {
 	brokers.DefaultMux().HandleCheck(Scheme, urlmux.Parsed(parseURL))
 }
 
-// Open creates a new broker from a URL; the package documentation lists the parameters. One error
-// names all errors in the URL. It is a brokers.Opener, for programs with a mux of their own.
+// Open creates a new broker from a URL. The package documentation lists the parameters. One error
+// lists everything that is wrong with the URL. It is a brokers.Opener, for programs with a mux of
+// their own.
 func Open(_ context.Context, u *url.URL) (brokers.Broker, error) {
 	config, err := parseURL(u)
 	if err != nil {
@@ -35,7 +36,7 @@ func parseURL(u *url.URL) (Config, error) {
 	var config Config
 	var errs []error
 	if u.User != nil || u.Host != "" || u.Opaque != "" || strings.Trim(u.Path, "/") != "" || u.Fragment != "" {
-		// The error does not quote it, because it may be a password.
+		// The error does not quote the URL, because it may contain a password.
 		errs = append(errs, errors.New("memory: the URL names a user, host, path or fragment: write memory://?parameter=value, the broker has no address"))
 	}
 	setters := urlquery.Fields(&config)

@@ -13,14 +13,14 @@ import (
 
 type publisher struct {
 	broker *Broker
-	open   context.Context // ended by Close, and with the broker
+	open   context.Context // ended by Close, and when the broker closes
 	end    context.CancelFunc
 }
 
 // Publish stores copies of the messages in their order. If one is refused, the earlier ones are
-// stored and the later ones are not. The context of a message bounds only the wait for a place.
-// Errors wrap brokers.ErrClosed or brokers.ErrFull, the latter together with the context's error
-// if that ended the wait.
+// stored and the later ones are not. A message's context bounds only the wait for a place. Errors
+// wrap brokers.ErrClosed or brokers.ErrFull; the latter also wraps the context's error if that
+// ended the wait.
 func (p *publisher) Publish(topic string, messages ...*message.Message) error {
 	t, err := p.broker.topic(topic)
 	if err != nil {
@@ -83,7 +83,7 @@ func (p *publisher) publish(ctx context.Context, t *topic, msg *message.Message)
 	}
 }
 
-// Close ends waiting calls of Publish. It may be called many times.
+// Close ends waiting calls of Publish. It may be called again.
 func (p *publisher) Close() error {
 	p.end()
 	return nil

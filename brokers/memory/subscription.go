@@ -66,8 +66,8 @@ func (s *subscription) next() *item {
 	return nil
 }
 
-// handOut waits until a consumer has received the message, which only then counts as a delivery.
-// It returns nil when the intake has ended.
+// handOut waits until a consumer has received the message, which only then counts as a delivery. It
+// returns nil if the intake ends first.
 func (s *subscription) handOut(it *item) *handout.Handout {
 	h := s.Handout(it.entry.message(), s.topic.facts(it.entry, it.deliveries+1))
 	received := h.Offer()
@@ -81,7 +81,7 @@ func (s *subscription) handOut(it *item) *handout.Handout {
 	return h
 }
 
-// settle waits for the result of the message. An abandoned message counts as lost by its
+// settle waits for the message's result. A message that was abandoned counts as lost by its
 // consumer.
 func (s *subscription) settle(it *item, h *handout.Handout) {
 	fate, giveBack := h.Await()

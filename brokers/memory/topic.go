@@ -18,13 +18,12 @@ type topic struct {
 	mu      sync.Mutex // guards everything below, and all groups
 	last    uint64     // sequence number of the newest message
 	held    list.List  // every *entry with a place, oldest first
-	settled list.List  // those that all groups have settled, longest settled first
+	settled list.List  // those that all groups have settled, in the order of settling
 	groups  map[string]*group
 	room    chan struct{} // closed when a place may be free; nil without waiters
 }
 
-// entry is a published message. Only open and place change after publishing; the topic guards
-// them.
+// entry is a published message. After publishing only open and place change, guarded by the topic.
 type entry struct {
 	uuid     string
 	metadata message.Metadata
@@ -64,8 +63,8 @@ func (e *entry) message() *message.Message {
 	return msg
 }
 
-// publish stores e and returns nil, or stores nothing and returns a channel that is closed when
-// another try may succeed.
+// publish stores e and returns nil. If there is no place it stores nothing, and returns a channel
+// that is closed when another try may succeed.
 func (t *topic) publish(e *entry) (room <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -89,8 +88,8 @@ func (t *topic) publish(e *entry) (room <-chan struct{}) {
 	return nil
 }
 
-// join returns the group of that name. A new one gets all held messages, which are then no longer
-// settled by all groups. t.mu must be held.
+// join returns the group with that name. A new group gets all held messages, which are then no
+// longer settled by all groups. t.mu must be held.
 func (t *topic) join(name string) *group {
 	if g := t.groups[name]; g != nil {
 		return g
