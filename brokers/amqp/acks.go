@@ -9,33 +9,32 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 )
 
-// acks writes the acks of a session. Each costs a packet, and on a quorum queue an entry in its
-// log. So acks that come close together are written together, as one if no older delivery is
-// unsettled.
+// acks writes a session's acks. Each costs a packet, and on a quorum queue an entry in its log. So
+// acks that come close together are written together, as one if no older delivery is unsettled.
 type acks struct {
 	mu        sync.Mutex
 	unsettled list.List   // of *delivery, in the order of their tags
-	waiting   []*delivery // acked, but not written
-	writing   bool        // a call of ack is writing, and will write the waiting ones
+	waiting   []*delivery // acked, but not yet written
+	writing   bool        // a call of ack is writing, and will write the waiting ones too
 }
 
-// deliver notes a delivery to be settled. It is called in the order of the tags.
+// deliver notes a delivery to be settled. Call it in the order of the tags.
 func (a *acks) deliver(d *delivery) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	d.place = a.unsettled.PushBack(d)
 }
 
-// forget notes that a delivery was settled other than by an ack. Acks of later deliveries may
-// include it from now on.
+// forget notes that a delivery was settled by something else than an ack. From now on acks of later
+// deliveries may include it.
 func (a *acks) forget(d *delivery) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.unsettled.Remove(d.place)
 }
 
-// ack writes the ack of a delivery, or leaves it to another call of ack, which does not return
-// before it has written it.
+// ack writes a delivery's ack, or leaves it to another call of ack, which writes it before it
+// returns.
 func (a *acks) ack(d *delivery) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -66,8 +65,8 @@ func (a *acks) ack(d *delivery) {
 	a.writing = false
 }
 
-// writeAcks writes one ack for all deliveries before the oldest unsettled one, and one for each
-// of the others.
+// writeAcks writes one ack for all deliveries before the oldest unsettled one, and one for each of
+// the others.
 func writeAcks(batch []*delivery, oldest uint64) {
 	var last *delivery
 	before := 0

@@ -22,20 +22,20 @@ import (
 type Broker struct {
 	config      Config
 	credentials amqp091.Authentication
-	publishing  *link  // for all publishers and for retries
-	server      server // the server when the broker was opened
-	frame       int    // the server's largest frame; 0: any
+	publishing  *link  // for all publishers, and for retries
+	server      server // the server, as it was when the broker was opened
+	frame       int    // the server's largest frame in bytes; 0: no limit
 
 	opening chan struct{} // full while a caller opens a pipe or declares with one
 
 	mu       sync.Mutex
 	present  *pipe                // the pipe for publishing
-	tooLarge int                  // a payload of this size was refused; 0: none yet
+	tooLarge int                  // a payload of this size was refused; 0: none so far
 	young    map[string]time.Time // queues that were just created, and until when that matters
 
 	subscribers openset.Set[*Subscriber]
 
-	// tap, if not nil, is between the client and the network. Tests cut connections with it.
+	// tap, if not nil, sits between the client and the network. Tests use it to cut connections.
 	tap func(l *link, conn net.Conn) net.Conn
 }
 
@@ -44,8 +44,8 @@ var (
 	_ brokers.Pinger = (*Broker)(nil)
 )
 
-// New connects to the broker. The error names every invalid field, or says why the broker cannot
-// be used; in that case it wraps brokers.ErrUnavailable and comes within Config.ConnectTimeout.
+// New connects to the broker. The error names every invalid field, or says why the broker cannot be
+// used; then it wraps brokers.ErrUnavailable and comes within Config.ConnectTimeout.
 func New(ctx context.Context, config Config) (*Broker, error) {
 	return connect(ctx, config, nil)
 }
@@ -95,9 +95,9 @@ func (b *Broker) Publisher(brokers.PublisherConfig) (message.Publisher, error) {
 	return newPublisher(b), nil
 }
 
-// Ping checks whether the broker answers, on the publishers' connection, which is restored if it
-// was lost. A broker that blocks publishers does not answer. The error wraps
-// brokers.ErrUnavailable or brokers.ErrClosed.
+// Ping checks whether the broker answers, on the publishers' connection, which it restores if it
+// was lost. A broker that blocks publishers does not answer. The error wraps brokers.ErrUnavailable
+// or brokers.ErrClosed.
 func (b *Broker) Ping(ctx context.Context) error {
 	conn, err := b.publishing.connect(ctx)
 	if err != nil {
@@ -135,7 +135,7 @@ func (b *Broker) ask(ctx context.Context, conn *connection, question func() erro
 }
 
 // Capabilities describes the server, by its version when the broker was opened and by the
-// declarations. A policy of the server may differ, and cannot be read.
+// declarations. A policy on the server may differ, and cannot be read.
 func (b *Broker) Capabilities() brokers.Capabilities {
 	t := &b.config.Topology
 	counting := b.counting()
@@ -157,8 +157,8 @@ func (b *Broker) Capabilities() brokers.Capabilities {
 	}
 }
 
-// Close closes the open subscribers, like Subscriber.Close, and ends publishing: running calls
-// fail with brokers.ErrClosed. It may be called many times and always returns nil.
+// Close closes the open subscribers, as Subscriber.Close does, and ends publishing: running calls
+// fail with brokers.ErrClosed. It may be called again, and always returns nil.
 func (b *Broker) Close() error {
 	_ = b.subscribers.Close() // never fails
 	b.publishing.close()

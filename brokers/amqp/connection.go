@@ -25,12 +25,12 @@ const (
 	PasswordVariable = "MILLPOND_AMQP_PASSWORD" //nolint:gosec // a name
 )
 
-// guest is the default user of each server, and its password. Unless configured otherwise it may
-// connect only from the server's own machine.
+// guest is every server's default user, and its password. By default it may connect only from the
+// server's own machine.
 const guest = "guest"
 
-// authenticate moves the credentials into the mechanism. Only the mechanism keeps the password,
-// where no print of a Broker shows it.
+// authenticate moves the credentials into the mechanism. Only the mechanism keeps the password, so
+// that printing a Broker does not show it.
 func (c *Config) authenticate() amqp091.Authentication {
 	if c.Username == "" {
 		c.Username, c.Password = os.Getenv(UsernameVariable), os.Getenv(PasswordVariable)
@@ -52,7 +52,7 @@ func (c Config) String() string {
 // Format prints String, whatever the verb.
 func (c Config) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String()) }
 
-// connection is one connection for as long as it lasts.
+// connection is one connection while it lasts.
 type connection struct {
 	*amqp091.Connection
 
@@ -125,7 +125,7 @@ func (b *Broker) dialOne(ctx context.Context, address string, l *link) (*connect
 	return conn, nil
 }
 
-// inTime returns err, or the context's error if the time was up before.
+// inTime returns err, or the context's error if the time was already up.
 func inTime(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -148,7 +148,7 @@ func (c *connection) watch(ended <-chan *amqp091.Error, blocked <-chan amqp091.B
 				c.blocked = cmp.Or(b.Reason, "no reason given")
 			}
 			c.mu.Unlock()
-		case <-ended: //nolint:errcheck // the reason does not matter: users of the connection find out
+		case <-ended: //nolint:errcheck // users of the connection find out the reason
 			close(c.gone)
 			// The client finishes writing before it closes its channels. A server that does not
 			// read would block that for ever.
@@ -158,11 +158,11 @@ func (c *connection) watch(ended <-chan *amqp091.Error, blocked <-chan amqp091.B
 	}
 }
 
-// comeback is the time that subscribers have, with their pauses, to return after an outage of the
+// comeback is how long subscribers, with their pauses, may take to return after an outage of the
 // broker.
 const comeback = 15 * time.Second
 
-// recovering reports whether the broker was away recently. A queue or its binding may then be
+// recovering reports whether the broker was away recently. Then a queue or its binding may be
 // missing until its subscribers have declared it again.
 func (c *connection) recovering() bool { return !c.again.IsZero() && time.Since(c.again) < comeback }
 
@@ -174,8 +174,8 @@ func (c *connection) blockedBy() string {
 }
 
 // impatient ends a connection whose server does not answer a question for long: the client's
-// questions have no timeout. A server that is short of memory may take its time. The caller calls
-// the result when it has the answer.
+// questions have no timeout. A server that is short of memory may take its time. Call answered when
+// the answer is there.
 func (b *Broker) impatient(c *connection) (answered func()) {
 	timer := time.AfterFunc(b.config.ConnectTimeout, func() {
 		if c.blockedBy() == "" {
@@ -188,7 +188,7 @@ func (b *Broker) impatient(c *connection) (answered func()) {
 // end closes the connection, in order if the server answers soon.
 func (c *connection) end() {
 	const farewell = 3 * time.Second
-	// The client's deadline is not enough: each heartbeat of the server extends it.
+	// The client's deadline is not enough: each heartbeat from the server extends it.
 	late := time.AfterFunc(farewell, func() { _ = c.wire.Close() })
 	defer late.Stop()
 	_ = c.CloseDeadline(time.Now().Add(farewell)) // the timer closes it in any case
@@ -199,7 +199,7 @@ func (c *connection) end() {
 func (c *Config) advice(err error) string {
 	switch {
 	case errors.Is(err, amqp091.ErrCredentials), errors.Is(err, amqp091.ErrSASL):
-		return fmt.Sprintf("the broker refuses the credentials of user %q: check the URL, or %s and %s; guest may come from the broker's own machine only", c.Username, UsernameVariable, PasswordVariable)
+		return fmt.Sprintf("the broker refuses the credentials of user %q: check the URL, or %s and %s; guest may connect only from the broker's own machine", c.Username, UsernameVariable, PasswordVariable)
 	case errors.Is(err, amqp091.ErrVhost):
 		return fmt.Sprintf("there is no virtual host %q, or user %q may not use it: create it with rabbitmqctl add_vhost and set_permissions, or name another in the URL's path", c.VirtualHost, c.Username)
 	case c.TLS != nil && errors.Is(err, io.EOF):
@@ -207,7 +207,7 @@ func (c *Config) advice(err error) string {
 	}
 	advice := unreachable.Advice(err, c.ConnectTimeout, "use amqp:// or")
 	if _, protocol := errors.AsType[*amqp091.Error](err); advice == "" && protocol && c.TLS == nil {
-		advice = "it does not answer as a broker: check host and port, and whether the port wants TLS, which is amqps://"
+		advice = "it does not answer like a broker: check host and port, and whether the port wants TLS, which is amqps://"
 	}
 	return cmp.Or(advice, "check host, port and TLS")
 }

@@ -17,15 +17,15 @@ type delivery struct {
 
 	native  *amqp091.Delivery
 	uuid    string
-	place   *list.Element // its place among the unsettled ones
+	place   *list.Element // its place in acks.unsettled
 	history history
 	retried bool  // it comes from one of our retry queues
-	counted int64 // deliveries that the queue counted towards its limit before this one
+	counted int64 // deliveries before this one that the queue counted towards its limit
 	count   int64 // deliveries including this one; 0: not counted
 }
 
-// handOut gives a message to the subscriber, and settles it when the subscriber is done. A
-// message that nobody receives has not begun, and is given back when the session drains.
+// handOut gives a message to the subscriber, and settles it when the subscriber is done. A message
+// that nobody receives has not begun; it is given back when the session drains.
 func (s *session) handOut(native *amqp091.Delivery) {
 	d := &delivery{session: s, native: native}
 	d.read()
@@ -45,7 +45,7 @@ func (s *session) handOut(native *amqp091.Delivery) {
 	s.running.Go(func() { d.settle(h.Await()) })
 }
 
-// settle tells the broker the result of the message.
+// settle tells the broker the message's result.
 func (d *delivery) settle(fate handout.Fate, giveBack brokers.GiveBack) {
 	switch fate {
 	case handout.Acked:
@@ -85,6 +85,6 @@ func (d *delivery) message() (*message.Message, brokers.Delivery) {
 	return msg, facts
 }
 
-// ReadDelivery returns the message of a delivery of any producer, in the wire format of
-// watermill-amqp. It is for a Consume.Unmarshal that handles only some messages itself.
+// ReadDelivery returns the message of any producer's delivery, in watermill-amqp's wire format. It
+// is for a Consume.Unmarshal that handles only some messages itself. The message shares the body.
 func ReadDelivery(d *amqp091.Delivery) *message.Message { return wire.Message(d.Headers, d.Body) }

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// inequivalent matches the server's error about a declaration that differs: the argument, its
-// queue or exchange, and the existing value.
+// inequivalent matches the server's error about a declaration that differs: the argument, its queue
+// or exchange, and the existing value.
 var inequivalent = regexp.MustCompile(`inequivalent arg '([^']+)' for (queue|exchange) '([^']*)'.* current is (?:the value )?(?:'([^']*)'|(none))`)
 
-// setInstead returns the URL parameter that matches the existing declaration; "" if there is
+// setInstead returns the URL parameter that matches the existing declaration, or "" if there is
 // none. what is the declared object, such as "queue orders".
 func setInstead(what, reason string) string {
 	m := inequivalent.FindStringSubmatch(reason)

@@ -1,14 +1,14 @@
-// Package amqp is a broker on RabbitMQ, by AMQP 0.9.1, on amqp091-go. It writes and reads the
-// wire format of watermill-amqp. docs/brokers.md says what it promises, and why.
+// Package amqp is a broker on RabbitMQ, over AMQP 0.9.1, on amqp091-go. It writes and reads
+// watermill-amqp's wire format. docs/brokers.md says what it promises, and why.
 //
 // Importing the package registers the schemes amqp and, for TLS, amqps in the default mux. A
 // [Config] for [New] has more settings than a URL; [ParseURL] makes one from a URL.
 //
 //	amqp://user:password@host:port,host:port/virtual-host?parameter=value&…
 //
-// Of several hosts the first that answers is used. The virtual host is / if there is none; a / in
-// its name is written %2F. Without credentials those of MILLPOND_AMQP_USERNAME and
-// MILLPOND_AMQP_PASSWORD are used, and without these guest's. Parameters, all optional:
+// Of several hosts the first that answers is used. Without a virtual host it is /; a / in its name
+// is written %2F. Without credentials those in MILLPOND_AMQP_USERNAME and MILLPOND_AMQP_PASSWORD
+// are used, and without these guest's. Parameters, all optional:
 //
 //	connect_timeout    bound of each attempt to connect, and of Subscribe; default 10s
 //	heartbeat          after three without an answer a connection is lost; default 10s

@@ -14,13 +14,13 @@ import (
 // longestRedeliveryDelay is the longest pause between redeliveries.
 const longestRedeliveryDelay = time.Second
 
-// giveBack returns a message to the queue: by nack for "not now", by reject for a failure, which
-// counts towards the limit on every version, or by a delayed copy.
+// giveBack returns a message to the queue: with a nack for "not now", with a reject for a failure,
+// which counts towards the limit on every version, or as a delayed copy.
 func (d *delivery) giveBack(g brokers.GiveBack) error {
 	b := d.subscriber.broker
 	spent := d.history.failures + d.counted
 	if g.Failed && b.counting() && spent+1 > int64(b.config.Topology.DeliveryLimit) {
-		// The queue reaches the limit by itself, if it has counted all deliveries.
+		// The queue reaches the limit by itself if it has counted all deliveries.
 		return d.native.Reject(d.history.failures == 0)
 	}
 	if after := g.After; after > d.serverDelay(g.Failed) {
@@ -34,7 +34,7 @@ func (d *delivery) giveBack(g brokers.GiveBack) error {
 		d.Logger().Error("A message could not be delayed; it is given back at once", err, watermill.LogFields{"delay": after.String()})
 	}
 	if !d.delayedByServer() {
-		// It returns to the head of its queue and would be redelivered at once.
+		// The message returns to the head of its queue, and would be redelivered at once.
 		first := b.config.Consume.RedeliveryDelay
 		pause.Sleep(d.patient, handout.Delay(brokers.GiveBack{}, int(d.count), first, longestRedeliveryDelay))
 	}
@@ -44,7 +44,7 @@ func (d *delivery) giveBack(g brokers.GiveBack) error {
 	return d.native.Nack(false, true)
 }
 
-// counting reports whether queues have the delivery limit of the configuration.
+// counting reports whether queues have the configuration's delivery limit.
 func (b *Broker) counting() bool {
 	t := &b.config.Topology
 	return t.QueueType == QueueQuorum && !t.AsIs
@@ -55,8 +55,8 @@ func (d *delivery) delayedByServer() bool {
 	return d.conn.server.telling() && d.subscriber.broker.counting()
 }
 
-// serverDelay returns the delay of the queue itself: the first step for a nack, and for a reject
-// as many steps as there were failures.
+// serverDelay returns the queue's own delay: the first step for a nack, and for a reject as many
+// times that as there were failures, up to the last step.
 func (d *delivery) serverDelay(failed bool) time.Duration {
 	if !d.delayedByServer() {
 		return 0
@@ -68,7 +68,7 @@ func (d *delivery) serverDelay(failed bool) time.Duration {
 	return min(steps[0]*time.Duration(d.counted+1), steps[len(steps)-1])
 }
 
-// copyAway publishes a delayed copy. Then the message itself may be acked; a crash in between
+// copyAway publishes a delayed copy. After that the message itself may be acked; a crash in between
 // duplicates it.
 func (d *delivery) copyAway(failures int64, after time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), d.subscriber.broker.config.Publish.Timeout)
@@ -78,8 +78,8 @@ func (d *delivery) copyAway(failures int64, after time.Duration) error {
 	return d.subscriber.broker.publishCopy(ctx, d.queue, d.native, h, after)
 }
 
-// waitOn delays a copy again that has passed one step and must wait longer. Nobody has received
-// it, so this does not count.
+// waitOn delays again a copy that has passed one step and must wait longer. Nobody has received it,
+// so this does not count.
 func (d *delivery) waitOn() {
 	ctx, cancel := context.WithTimeout(context.Background(), d.subscriber.broker.config.Publish.Timeout)
 	defer cancel()

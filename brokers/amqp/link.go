@@ -22,7 +22,7 @@ func newLink(b *Broker, purpose string) *link {
 	return &link{broker: b, purpose: purpose, turn: make(chan struct{}, 1)}
 }
 
-// connect returns the connection, or makes one. It tries once; errors wrap brokers.ErrClosed or
+// connect returns the connection, or makes one. It tries once. Errors wrap brokers.ErrClosed or
 // brokers.ErrUnavailable.
 func (l *link) connect(ctx context.Context) (*connection, error) {
 	select {

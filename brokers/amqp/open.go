@@ -32,18 +32,17 @@ func init() {
 	}
 }
 
-// Open connects to the broker that a URL names; the package documentation lists the parameters.
-// One error names all errors in the URL, without user info and without values that may be secret.
-// It is a brokers.Opener, for programs with a mux of their own.
+// Open connects to the broker that a URL names. The package documentation lists the parameters. One
+// error lists everything that is wrong with the URL, without user info and without values that may
+// be secret. It is a brokers.Opener, for programs with a mux of their own.
 func Open(ctx context.Context, u *url.URL) (brokers.Broker, error) {
 	return urlmux.Open[brokers.Broker](ctx, u, ParseURL, New)
 }
 
-// Check returns the error that [Open] returns before it connects. It is a
-// brokers.Checker.
+// Check returns the error that [Open] returns before it connects. It is a brokers.Checker.
 func Check(u *url.URL) error { return urlmux.Parsed(ParseURL)(u) }
 
-// Exposure returns an error if a password, of the URL or the environment, could travel without
+// Exposure returns an error if a password, from the URL or the environment, could travel without
 // verified TLS; guest's password is public. RabbitMQ receives the password itself. It is a
 // brokers.Checker.
 func Exposure(u *url.URL) error {
@@ -57,8 +56,8 @@ func Exposure(u *url.URL) error {
 	return exposed.ByAddress(pkg, c.Addresses, c.TLS, "write amqps://, and the port that the server has for TLS")
 }
 
-// ParseURL returns the configuration of a URL, so that a program can change it before it calls
-// [New]. Its errors are those of [Open] before it connects.
+// ParseURL returns a URL's configuration, so that a program can change it before it calls [New].
+// Its errors are those of [Open] before it connects.
 func ParseURL(u *url.URL) (Config, error) {
 	if err := urlquery.Stray(u); err != nil {
 		return Config{}, fmt.Errorf("amqp: %w", err)
@@ -74,11 +73,11 @@ func ParseURL(u *url.URL) (Config, error) {
 	if u.Host == "" {
 		errs = append(errs, errors.New("amqp: the URL names no broker: write amqp://host:port/virtual-host"))
 	} else if c.Addresses = strings.Split(u.Host, ","); slices.ContainsFunc(c.Addresses, misaddressed) {
-		// The error does not quote the address, which may be a part of a password.
+		// The error does not quote the address, which may be part of a password.
 		errs = append(errs, errors.New("amqp: the URL has an invalid address: check host:port, with commas between several, and percent-encode special characters in a password"))
 	}
 	if u.Opaque != "" {
-		errs = append(errs, errors.New("amqp: the URL has no // behind its scheme: write amqp://host:port/virtual-host"))
+		errs = append(errs, errors.New("amqp: the URL has no // after its scheme: write amqp://host:port/virtual-host"))
 	}
 	path := strings.TrimPrefix(u.EscapedPath(), "/")
 	vhost, err := url.PathUnescape(path)
@@ -90,7 +89,7 @@ func ParseURL(u *url.URL) (Config, error) {
 	secured := urlquery.TLS{On: u.Scheme == SchemeTLS}
 	setters := urlquery.Fields(&c)
 	maps.Copy(setters, urlquery.Fields(&secured))
-	delete(setters, "tls") // the scheme decides that
+	delete(setters, "tls") // the scheme decides
 	delays := setters["retry_delays"]
 	setters["retry_delays"] = func(value string) (fix string) {
 		if fix = delays(value); fix == "" && !growing(c.Consume.RetryDelays) {

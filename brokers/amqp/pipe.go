@@ -23,13 +23,13 @@ type outcome int
 
 const (
 	unknown  outcome = iota // no answer: the message may have been accepted
-	taken                   // accepted by every queue, as durably as it can
+	taken                   // accepted by every queue, as durably as the queue can
 	refused                 // nacked: not accepted by every queue
 	returned                // no queue exists for it
 )
 
-// pipe is a channel in confirm mode. Many calls may use it at once; their messages are written
-// one after the other, and confirmed in any order.
+// pipe is a channel in confirm mode. Many calls may use it at once. Their messages are written one
+// after the other, and confirmed in any order.
 type pipe struct {
 	conn    *connection
 	channel *amqp091.Channel
@@ -38,14 +38,14 @@ type pipe struct {
 
 	mu       sync.Mutex
 	underway map[string][]*outgoing // by message id
-	prepared map[string]struct{}    // declarations made
+	prepared map[string]struct{}    // declarations already made
 }
 
-// call is the messages that one caller wants to write.
+// call has the messages that one caller wants to write.
 type call struct {
 	items     []*outgoing
 	abandoned atomic.Bool   // the caller has given up
-	written   chan struct{} // closed when all messages are written, or cannot be
+	written   chan struct{} // closed when all messages are written or cannot be
 }
 
 func newPipe(conn *connection) (*pipe, error) {
@@ -64,9 +64,9 @@ func newPipe(conn *connection) (*pipe, error) {
 	life, end := context.WithCancelCause(context.Background())
 	p.life = life
 	ended := channel.NotifyClose(make(chan *amqp091.Error, 1))
-	// The client passes each return to both channels, one after the other. It can pass it to the
-	// second only when the first has been read, so a return is known before the confirmation,
-	// which the broker sends after it.
+	// The client passes each return to both channels, one after the other, so it can pass one to
+	// the second only once the first has been read. A return is therefore known before the
+	// confirmation, which the broker sends after it.
 	returns := channel.NotifyReturn(make(chan amqp091.Return))
 	fence := channel.NotifyReturn(make(chan amqp091.Return))
 	go func() {
@@ -95,7 +95,7 @@ func (p *pipe) note(r *amqp091.Return) {
 			continue // its return would have come earlier
 		}
 		if item.returned == nil && item.route == (route{r.Exchange, r.RoutingKey}) {
-			r.Body = nil // the message has the body
+			r.Body = nil // the message already has the body
 			item.returned = r
 			return
 		}
@@ -131,8 +131,8 @@ func (p *pipe) writeCall(c *call) {
 	}
 }
 
-// send publishes the items and waits until the broker has answered for all of them, or ctx or the
-// channel has ended. If an outcome is unknown and ctx has not ended, ended says why.
+// send publishes the items and waits until the broker has answered for all of them, or until ctx or
+// the channel ends. If an outcome is unknown and ctx has not ended, p.ended says why.
 func (p *pipe) send(ctx context.Context, items []*outgoing) []outcome {
 	c := &call{items: items, written: make(chan struct{})}
 	defer p.forget(items)
@@ -156,8 +156,8 @@ func (p *pipe) send(ctx context.Context, items []*outgoing) []outcome {
 		}
 	}
 	if slices.Contains(outcomes, unknown) {
-		// The client may refuse to write, and end the confirmations, just before it reports why
-		// the channel ended, which the caller needs.
+		// Just before it reports why the channel ended, which the caller needs, the client may
+		// refuse to write, and end the confirmations.
 		select {
 		case <-p.life.Done():
 		case <-ctx.Done():

@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	// ErrUnroutable: no queue exists for the message, which is not stored.
+	// ErrUnroutable: no queue exists for the message. It is not stored.
 	ErrUnroutable = errors.New("amqp: no queue takes the message")
 	// ErrRefused: the broker nacked the message. If there are several queues, some may have it.
 	ErrRefused = errors.New("amqp: the broker has refused the message")
@@ -31,7 +31,7 @@ const window = 1000
 
 // work is a set of messages that are published together.
 type work struct {
-	name    string                  // the name of what must be declared
+	name    string                  // what must be declared
 	declare func(*connection) error // declares it
 	items   []*outgoing             // each attempt uses copies
 	errs    []error                 // for each item; nil if it was accepted
@@ -39,9 +39,9 @@ type work struct {
 	alone   bool                    // the items must not share a channel with others
 }
 
-// publish publishes the items and returns for each nil, if the broker accepted it, or an error.
-// Items without an answer are published again, with the same id, until ctx ends; so are, shortly
-// after a lost connection, items without a queue.
+// publish publishes the items. For each it returns nil if the broker accepted it, or an error.
+// Items without an answer are published again, with the same id, until ctx ends. So are items
+// without a queue, shortly after a lost connection.
 func (b *Broker) publish(ctx context.Context, name string, declare func(*connection) error, items []*outgoing) []error {
 	w := &work{name: name, declare: declare, items: items, errs: make([]error, len(items))}
 	for i := range items {
@@ -178,7 +178,7 @@ func (b *Broker) open(conn *connection, alone bool) (*pipe, error) {
 	return p, nil
 }
 
-// judge interprets an outcome. For an unknown one nil means: try again.
+// judge interprets an outcome. For an unknown one, nil means: try again.
 func (b *Broker) judge(o outcome, item *outgoing, ended error, alone bool) error {
 	switch o {
 	case taken:
@@ -228,7 +228,7 @@ func (b *Broker) whyUnknown(ctx context.Context, p *pipe, ended error, w *work) 
 	return ended
 }
 
-// silent returns why a reachable server does not answer.
+// silent returns why a server that can be reached does not answer.
 func (*Broker) silent(ctx context.Context, conn *connection) error {
 	if conn.blockedBy() != "" {
 		return blocked(conn)

@@ -14,9 +14,9 @@ import (
 	"github.com/millpond-go/millpond/internal/publishing"
 )
 
-// publisher waits until the broker has confirmed each message. Errors wrap brokers.ErrClosed;
-// brokers.ErrUnavailable if the broker did not answer within Publish.Timeout; [ErrUnroutable],
-// [ErrRefused], [ErrTooLarge], [ErrDeclaredOtherwise], [ErrNotAllowed] or [ErrNotThere].
+// publisher waits until the broker has confirmed each message. Errors wrap brokers.ErrClosed,
+// [ErrUnroutable], [ErrRefused], [ErrTooLarge], [ErrDeclaredOtherwise], [ErrNotAllowed],
+// [ErrNotThere], or brokers.ErrUnavailable if the broker did not answer within Publish.Timeout.
 type publisher struct {
 	publishing.Publisher[*outgoing]
 }
@@ -30,7 +30,7 @@ func newPublisher(b *Broker) *publisher {
 	}}
 }
 
-// outlet is a topic for publishing.
+// outlet is a topic to publish to.
 type outlet struct {
 	broker *Broker
 	topic  string
@@ -46,8 +46,8 @@ func (o *outlet) Send(ctx context.Context, items []*outgoing, _ bool) []error {
 	return o.broker.publish(ctx, "topic "+o.topic, func(c *connection) error { return o.broker.declareRoute(c, o.topic) }, items)
 }
 
-// outgoing returns the message in its published form. The payload is copied: when Publish gives
-// up, the message may still be in transit.
+// outgoing returns a message's published form. It copies the payload: when Publish gives up, the
+// message may still be in transit.
 func (b *Broker) outgoing(topic string, msg *message.Message) (*outgoing, error) {
 	publishing, err := wire.Publishing(msg)
 	if err != nil {
@@ -71,8 +71,8 @@ func (b *Broker) outgoing(topic string, msg *message.Message) (*outgoing, error)
 	return &outgoing{route: b.config.Topology.route(topic), publishing: publishing}, nil
 }
 
-// messageID returns the UUID, which others find in the protocol's own field, or a random id: a
-// return is matched by the id, so each message needs one.
+// messageID returns the UUID, so that others find it in the protocol's own field, or a random id.
+// Each message needs one, because returns are matched by it.
 func messageID(uuid string) string {
 	if uuid == "" || len(uuid) > wire.LongestName {
 		return watermill.NewUUID()
@@ -80,7 +80,7 @@ func messageID(uuid string) string {
 	return uuid
 }
 
-// besideHeaders is the size of the other properties in the frame of the headers.
+// besideHeaders is how many bytes other properties take in the frame of the headers.
 const besideHeaders = 13 * (1 + wire.LongestName)
 
 // fits returns an error for a message over which the server would close the channel or the
@@ -95,7 +95,7 @@ func (b *Broker) fits(body, headers int) error {
 	case learned > 0 && body >= learned:
 		return errTooLarge(body, learned-1, "the server's max_message_size")
 	case b.frame > 0 && headers > b.frame-besideHeaders:
-		return fmt.Errorf("%w: its headers have %d bytes, all together may have %d with the server's frame_max of %d: shorten the metadata",
+		return fmt.Errorf("%w: its headers have %d bytes, and may have %d in all with the server's frame_max of %d: shorten the metadata",
 			ErrTooLarge, headers, b.frame-besideHeaders, b.frame)
 	}
 	return nil

@@ -10,25 +10,25 @@ import (
 	"github.com/millpond-go/millpond/brokers/amqp/internal/wire"
 )
 
-// history is the past of a message, carried by its copy. The server counts the deliveries of a
-// copy from the beginning.
+// history is a message's past, carried by its copy: for a copy the server counts deliveries from
+// the beginning.
 type history struct {
 	deliveries int64         // so far
 	failures   int64         // deliveries that count towards the limit
-	wait       time.Duration // the rest of the delay, after the step that it came from
+	wait       time.Duration // what remains of the delay after the step that it came from
 	origin     route         // where it was first published
 }
 
 // keep returns the headers that must not be published again unchanged.
 func keep() []string { return append(wire.Deaths(), wire.Copies()...) }
 
-// longestWait bounds the rest of a delay. The inbox knows when a message is due, and gives an
-// early one back.
+// longestWait bounds the rest of a delay. The inbox knows when a message is due, and gives back one
+// that comes early.
 const longestWait = 30 * 24 * time.Hour
 
-// takeHistory removes the history from a delivery, and returns it. It trusts only messages from
-// the queue's own retry exchange, to which nobody else can publish. The history of other messages
-// is dropped: they are dead letters that somebody published again, or come from a producer.
+// takeHistory removes the history from a delivery, and returns it. It trusts only messages from the
+// queue's own retry exchange, to which nobody else can publish. From other messages it drops the
+// history: they are dead letters that somebody published again, or come from a producer.
 func takeHistory(d *amqp091.Delivery, queue string) (h history) {
 	h.origin = route{d.Exchange, d.RoutingKey}
 	value, has := d.Headers[wire.HistoryHeader]
@@ -43,7 +43,7 @@ func takeHistory(d *amqp091.Delivery, queue string) (h history) {
 	ours := wire.FromRetry(d, queue)
 	for _, name := range keep() {
 		if ours {
-			delete(headers, name) // belongs to the retry queue
+			delete(headers, name) // this value is about the retry queue
 		}
 		value, has := kept[name]
 		if _, newer := headers[name]; has && !newer {
@@ -65,7 +65,7 @@ func takeHistory(d *amqp091.Delivery, queue string) (h history) {
 	return h
 }
 
-// copyOf returns the message in the form for a retry queue.
+// copyOf returns a message in the form for a retry queue.
 func copyOf(d *amqp091.Delivery, h history) amqp091.Publishing {
 	headers := maps.Clone(d.Headers)
 	if headers == nil {
@@ -98,13 +98,13 @@ func copyOf(d *amqp091.Delivery, h history) amqp091.Publishing {
 		Type:            d.Type,
 		AppId:           d.AppId,
 		Body:            d.Body,
-		// Without the expiration, which ended with the first delivery and would shorten the
-		// delay, and without the user id, which the server refuses from another user.
+		// It leaves out the expiration, which ended with the first delivery and would shorten the
+		// delay, and the user id, which the server refuses from another user.
 	}
 }
 
-// step returns the retry queue for a delay, and the rest of the delay after it. A message never
-// comes early; up to twice the delay is accepted to save steps.
+// step returns the retry queue for a delay, and what remains of the delay after it. A message never
+// comes early. To save steps, up to twice the delay is accepted.
 func step(steps []time.Duration, delay time.Duration) (chosen, left time.Duration) {
 	chosen = steps[0]
 	for _, s := range steps {

@@ -14,7 +14,7 @@ type server struct {
 	major, minor     int
 }
 
-// newServer reads the server's description. Missing properties count as an old version.
+// newServer reads the server's description. A server without a version counts as an old one.
 func newServer(properties amqp091.Table) server {
 	s := server{}
 	s.product, _ = properties["product"].(string)
@@ -29,11 +29,11 @@ func newServer(properties amqp091.Table) server {
 
 func (s server) String() string { return s.product + " " + s.version }
 
-// telling reports whether quorum queues distinguish a nack, which is free, from a reject, which
-// counts, and delay both themselves. Before RabbitMQ 4.3 they do neither.
+// telling reports whether quorum queues tell a nack, which does not count, from a reject, which
+// does, and delay both themselves. Before RabbitMQ 4.3 they do neither.
 func (s server) telling() bool { return s.major > 4 || s.major == 4 && s.minor >= 3 }
 
-// behaviour describes, for the log, how the server handles given-back messages.
+// behaviour says, for the log, how the server handles given-back messages.
 func (s server) behaviour(t *Topology) string {
 	limit := fmt.Sprintf("after %d deliveries a message is a dead letter", t.DeliveryLimit+1)
 	switch {

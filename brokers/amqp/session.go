@@ -9,7 +9,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 )
 
-// session is one channel with one consumer, for as long as both last.
+// session is one channel with one consumer, while both last.
 type session struct {
 	*subscription
 
@@ -89,12 +89,12 @@ func (s *session) consume() error {
 	}
 }
 
-// drain ends the consumer, gives back messages that nobody has received, and waits until the rest
-// is settled or abandoned.
+// drain ends the consumer, gives back messages that nobody has received, and waits until the others
+// are settled or abandoned.
 func (s *session) drain() {
 	s.soon(func() {
 		defer s.hurry()
-		// Cancel first: otherwise given-back messages would be redelivered at once.
+		// Cancel comes first: otherwise given-back messages would be redelivered at once.
 		if s.channel.Cancel(consumerTag, false) != nil {
 			return
 		}

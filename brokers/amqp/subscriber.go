@@ -25,7 +25,7 @@ var (
 	_ brokers.Receiver             = (*Subscriber)(nil)
 )
 
-// Subscribe declares the queue of the group for a topic and returns a share of its messages. The
+// Subscribe declares the group's queue for a topic, and returns a share of its messages. The
 // channel is unbuffered: a message counts as begun when it is received. Errors wrap
 // brokers.ErrClosed, brokers.ErrUnavailable, [ErrDeclaredOtherwise], [ErrNotAllowed] or
 // [ErrNotThere].
@@ -45,8 +45,8 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	return messages, err
 }
 
-// SubscribeInitialize makes the declarations of Subscribe, so that messages published from now on
-// wait in the queue. Its errors are those of Subscribe.
+// SubscribeInitialize makes Subscribe's declarations, so that messages published from now on wait
+// in the queue. Its errors are those of Subscribe.
 func (s *Subscriber) SubscribeInitialize(topic string) error {
 	queue, err := s.queue(topic)
 	if err != nil {
@@ -56,7 +56,7 @@ func (s *Subscriber) SubscribeInitialize(topic string) error {
 	return err
 }
 
-// prepare returns a connection, with everything declared.
+// prepare returns a connection on which everything is declared.
 func (s *Subscriber) prepare(ctx context.Context, topic, queue string) (*connection, error) {
 	conn, err := s.consuming.connect(ctx)
 	if err != nil {
@@ -77,9 +77,9 @@ func (s *Subscriber) queue(topic string) (string, error) {
 	return s.broker.config.Topology.queue(topic, s.config.Group)
 }
 
-// Close stops the intake, gives back messages that nobody has received, and returns when the rest
-// is settled, or after SubscriberConfig.DrainTimeout. It may be called many times, also at once,
-// and always returns nil: messages whose settlement is lost are redelivered.
+// Close stops the intake, gives back messages that nobody has received, and returns when the others
+// are settled or after SubscriberConfig.DrainTimeout. It may be called again, and concurrently, and
+// always returns nil: messages whose settlement is lost are redelivered.
 func (s *Subscriber) Close() error {
 	_ = s.subscriptions.Close() // never fails
 	s.consuming.close()
@@ -87,7 +87,7 @@ func (s *Subscriber) Close() error {
 	return nil
 }
 
-// Receiving implements brokers.Receiver: a subscriber whose connection or consumer has ended
+// Receiving implements brokers.Receiver. A subscriber whose connection or consumer has ended
 // receives nothing until it has another one, although the broker may answer publishers.
 func (s *Subscriber) Receiving() error {
 	return s.subscriptions.Receiving(func(sub *subscription) (string, error) {

@@ -36,8 +36,7 @@ func newSubscription(ctx context.Context, s *Subscriber, topic, queue string) (*
 	return sub, err
 }
 
-// Run delivers until the intake ends, then drains. A session that ends early is followed by
-// another one.
+// Run delivers until the intake ends, then drains. If a session ends early, it opens another one.
 func (s *subscription) Run() {
 	defer s.Finish()
 	current := s.first
@@ -57,7 +56,7 @@ func (s *subscription) Run() {
 	}
 }
 
-// again begins the next session. It returns nil if the subscription ended before.
+// again begins the next session. It returns nil if the subscription ends first.
 func (s *subscription) again() *session {
 	for after := outage.Pace().NextBackOff(); pause.Sleep(s.Context(), after); {
 		next, err := s.begin(s.Context())

@@ -17,8 +17,8 @@ import (
 )
 
 var (
-	// ErrDeclaredOtherwise: an exchange or queue exists with another declaration. It stays so
-	// until somebody changes it; the text says what differs.
+	// ErrDeclaredOtherwise: an exchange or queue exists with another declaration, and keeps it
+	// until somebody changes it. The text says what differs.
 	ErrDeclaredOtherwise = errors.New("amqp: the queue or exchange exists with other arguments")
 	// ErrNotAllowed: the user may not declare, consume from or publish to something.
 	ErrNotAllowed = errors.New("amqp: the user lacks a permission")
@@ -26,7 +26,7 @@ var (
 	ErrNotThere = errors.New("amqp: the queue or exchange does not exist")
 )
 
-// route is where the messages of a topic are published.
+// route is where a topic's messages are published.
 type route struct{ exchange, key string }
 
 func (t *Topology) route(topic string) route {
@@ -40,7 +40,7 @@ func (t *Topology) route(topic string) route {
 	return route{topic, ""}
 }
 
-// queue returns the queue of a group. The error is a panic of Topology.Queue.
+// queue returns a group's queue. The error is a panic of Topology.Queue.
 func (t *Topology) queue(topic, group string) (name string, err error) {
 	switch {
 	case t.Queue != nil:
@@ -64,7 +64,7 @@ func deadQueue(queue string) string { return queue + ".dead" }
 
 func retryQueue(queue string, step time.Duration) string { return queue + ".retry." + step.String() }
 
-// nameError describes an invalid name.
+// nameError says why a name is invalid.
 type nameError string
 
 func (e nameError) Error() string { return string(e) }
@@ -75,15 +75,15 @@ func checkName(what, name string) error {
 	case name == "":
 		return nameError("amqp: the " + what + " is empty: name one")
 	case len(name) > wire.LongestName:
-		return nameError(fmt.Sprintf("amqp: the name of the %s has %d bytes, %d are possible: shorten %.40q…", what, len(name), wire.LongestName, name))
+		return nameError(fmt.Sprintf("amqp: the name of the %s has %d bytes, at most %d are possible: shorten %.40q…", what, len(name), wire.LongestName, name))
 	case strings.HasPrefix(name, "amq."):
 		return nameError(fmt.Sprintf("amqp: the name of the %s begins with amq., which the broker keeps for itself: rename %q", what, name))
 	}
 	return nil
 }
 
-// quorum returns the arguments of all our quorum queues. These two are needed so that nothing is
-// lost between a queue and the queue of its dead letters.
+// quorum returns the arguments of all our quorum queues. Both are needed so that nothing is lost
+// between a queue and its queue of dead letters.
 func quorum(deadLettersTo string) amqp091.Table {
 	return amqp091.Table{
 		"x-queue-type":              "quorum",
@@ -94,8 +94,8 @@ func quorum(deadLettersTo string) amqp091.Table {
 	}
 }
 
-// arguments returns the arguments of a work queue. They do not depend on the server's version, so
-// that an upgrade finds them unchanged; a version ignores those that it does not know.
+// arguments returns a work queue's arguments. They do not depend on the server's version, so an
+// upgrade finds them unchanged. A version ignores those that it does not know.
 func (b *Broker) arguments(queue string) amqp091.Table {
 	t := &b.config.Topology
 	arguments := amqp091.Table{}
@@ -149,7 +149,7 @@ func (b *Broker) declareQueue(conn *connection, topic, queue string) error {
 	if t.AsIs {
 		return nil
 	}
-	// The longest name that will be derived from it.
+	// The longest name that is derived from it.
 	if err := checkName("retry queue", retryQueue(queue, longestStep)); err != nil {
 		return err
 	}
@@ -176,8 +176,8 @@ func (b *Broker) declareQueue(conn *connection, topic, queue string) error {
 // consumer, and looking at them must not lose messages.
 const deadLetterLimit = 1 << 30
 
-// declareRetry declares the retry queue of a step. Its messages return to the work queue by
-// themselves, through an exchange of their own that identifies them.
+// declareRetry declares a step's retry queue. Its messages return to the work queue by themselves,
+// through an exchange of their own that identifies them.
 func (b *Broker) declareRetry(conn *connection, queue string, step time.Duration) error {
 	name := retryQueue(queue, step)
 	err := declaring(conn, "retry queue "+name, func(ch *amqp091.Channel) error {
@@ -210,8 +210,8 @@ func (b *Broker) declareRetry(conn *connection, queue string, step time.Duration
 	return err
 }
 
-// youth is how long a new quorum queue may be lost, with its content, when its node is killed: it
-// takes about a second until the node has the queue on disk.
+// youth is how long a new quorum queue can be lost, with its content, when its node is killed: it
+// takes the node about a second to have the queue on disk.
 const youth = 2 * time.Second
 
 // awaitAge waits until a queue created here is no longer young.
@@ -228,7 +228,7 @@ func (b *Broker) awaitAge(ctx context.Context, name string) {
 	}
 }
 
-// declaring uses a channel of its own, because a refusal closes it.
+// declaring uses a separate channel, because a refusal closes it.
 func declaring(conn *connection, what string, declare func(*amqp091.Channel) error) error {
 	ch, err := conn.Channel()
 	if err != nil {

@@ -37,8 +37,8 @@ var (
 // Ping checks whether the server answers; see amqp.Broker.Ping.
 func (b *Broker) Ping(ctx context.Context) error { return b.base.Ping(ctx) }
 
-// New connects to the broker. The error names every invalid field, or says why the broker cannot
-// be used; in that case it wraps brokers.ErrUnavailable and comes within Config.ConnectTimeout.
+// New connects to the broker. The error names every invalid field, or says why the broker cannot be
+// used; then it wraps brokers.ErrUnavailable and comes within Config.ConnectTimeout.
 func New(ctx context.Context, config Config) (*Broker, error) {
 	config.Consume.RedeliveryDelay = cmp.Or(config.Consume.RedeliveryDelay, 100*time.Millisecond)
 	config.Publish.MaxBytes = cmp.Or(config.Publish.MaxBytes, 16<<20) // max_message_size of RabbitMQ 4
@@ -52,9 +52,8 @@ func New(ctx context.Context, config Config) (*Broker, error) {
 }
 
 // Subscriber returns a new subscriber. The error names every invalid field, or wraps
-// brokers.ErrClosed. Subscribe declares the queue of the group; its errors wrap
-// brokers.ErrClosed, brokers.ErrUnavailable, amqp.ErrDeclaredOtherwise, amqp.ErrNotAllowed or
-// amqp.ErrNotThere.
+// brokers.ErrClosed. Subscribe declares the group's queue. Its errors wrap brokers.ErrClosed,
+// brokers.ErrUnavailable, amqp.ErrDeclaredOtherwise, amqp.ErrNotAllowed or amqp.ErrNotThere.
 func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber, error) {
 	silent := config
 	silent.Logger = nil // its messages would describe the other adapter
@@ -64,7 +63,7 @@ func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber
 	}
 	declaring := subscriber.(*amqp.Subscriber) // it consumes nothing, and ends with the broker
 	return b.open.Subscriber(config, &wrapped.Subscriber{
-		Notice:     "Messages are given back by basic.nack, failed ones too, and one is in flight for each Subscribe; amqp:// rejects what has failed, and has many in flight",
+		Notice:     "Messages are given back by basic.nack, failed ones too, and one is in flight for each Subscribe; amqp:// rejects failed ones, and has many in flight",
 		Serial:     true,
 		Initialize: func(_ context.Context, topic string) error { return declaring.SubscribeInitialize(topic) },
 		Source: func(topic string, config brokers.SubscriberConfig) (wrapped.Source, error) {
@@ -73,7 +72,7 @@ func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber
 	})
 }
 
-// unavailable distinguishes a lost broker from a refusal.
+// unavailable tells a lost broker from a refusal.
 func unavailable(err error) error {
 	known := []error{brokers.ErrClosed, brokers.ErrUnavailable, amqp.ErrDeclaredOtherwise, amqp.ErrNotAllowed, amqp.ErrNotThere}
 	if slices.ContainsFunc(known, func(one error) bool { return errors.Is(err, one) }) {
@@ -87,15 +86,15 @@ func (b *Broker) Capabilities() brokers.Capabilities {
 	c := b.base.Capabilities()
 	c.DelayedGiveBack = true // by holding the message
 	if c.FreeGiveBack && c.DeliveryLimit.Max > 0 {
-		// A nack does not count there, and a failed handler cannot be told apart from it. Only
-		// lost connections count.
+		// A nack does not count there, and cannot be told from a failed handler. Only lost
+		// connections count.
 		c.DeliveryLimit = brokers.DeliveryLimit{}
 	}
 	return c
 }
 
-// Close closes the open subscribers, like Subscriber.Close, and then the publishers, which finish
-// their running calls. It may be called many times.
+// Close closes the open subscribers, as Subscriber.Close does, and then the publishers, which
+// finish their running calls. It may be called again.
 func (b *Broker) Close() error {
 	b.open.Close()
 	return b.base.Close()
@@ -116,7 +115,7 @@ type Config struct {
 
 	// Watermill, if not nil, may change the configuration of every watermill-amqp subscriber and
 	// publisher, such as the consumer's name or arguments. It is called once for each. Changes of
-	// the marshaler, names of exchanges and queues, the topology, confirmations or the dialer
+	// the marshaler, the names of exchanges and queues, the topology, confirmations or the dialer
 	// break promises.
 	Watermill func(*wmamqp.Config)
 }
@@ -129,15 +128,14 @@ func init() {
 	}
 }
 
-// Open connects to the broker that a URL names; the package documentation lists the
-// parameters. One error names all errors in the URL, without user info and without values
-// that may be secret. It is a brokers.Opener, for programs with a mux of their own.
+// Open connects to the broker that a URL names. The package documentation lists the parameters. One
+// error lists everything that is wrong with the URL, without user info and without values that may
+// be secret. It is a brokers.Opener, for programs with a mux of their own.
 func Open(ctx context.Context, u *url.URL) (brokers.Broker, error) {
 	return urlmux.Open[brokers.Broker](ctx, u, ParseURL, New)
 }
 
-// Check returns the error that [Open] returns before it connects. It is a
-// brokers.Checker.
+// Check returns the error that [Open] returns before it connects. It is a brokers.Checker.
 func Check(u *url.URL) error { return urlmux.Parsed(ParseURL)(u) }
 
 func exposure(u *url.URL) error {
@@ -146,8 +144,8 @@ func exposure(u *url.URL) error {
 	return amqp.Exposure(&plain)
 }
 
-// ParseURL returns the configuration of a URL, so that a program can change it before it calls
-// [New]. Its errors are those of [Open] before it connects.
+// ParseURL returns a URL's configuration, so that a program can change it before it calls [New].
+// Its errors are those of [Open] before it connects.
 func ParseURL(u *url.URL) (Config, error) {
 	plain := *u
 	plain.Scheme = strings.TrimSuffix(u.Scheme, suffix)

@@ -13,7 +13,7 @@ import (
 )
 
 // dialer connects for one subscriber or publisher of watermill-amqp. One that is closed while it
-// reconnects leaks the new connection, which is closed here.
+// reconnects leaks the new connection; the dialer closes it.
 type dialer struct {
 	config *Config
 
@@ -22,7 +22,7 @@ type dialer struct {
 	closed bool
 }
 
-// dial connects to the first address that answers: watermill-amqp knows only one.
+// dial connects to the first address that answers; watermill-amqp knows only one.
 func (d *dialer) dial(network, _ string) (net.Conn, error) {
 	conn, err := d.config.dial(network)
 	if err != nil {
@@ -43,7 +43,7 @@ func (d *dialer) close() {
 	defer d.mu.Unlock()
 	d.closed = true
 	if d.last != nil {
-		_ = d.last.Close() // usually it has ended already
+		_ = d.last.Close() // usually it has already ended
 	}
 }
 

@@ -12,10 +12,9 @@ import (
 	"github.com/millpond-go/millpond/brokers/amqp/internal/wire"
 )
 
-// Marshaler reads and writes watermill-amqp's wire format, and also reads messages on which
-// DefaultMarshaler fails: headers of any type become metadata, and the delivery counts of a
-// quorum queue do not. It sets message-id to the UUID. It is safe for concurrent use; the zero
-// value is ready.
+// Marshaler reads and writes watermill-amqp's wire format. It also reads messages on which
+// DefaultMarshaler fails: headers of any type become metadata, and a quorum queue's delivery counts
+// do not. It sets message-id to the UUID. It is safe for concurrent use; the zero value is ready.
 //
 // A program that keeps its own watermill-amqp subscribers can use it in their configuration. It
 // refuses the empty message that these read from a lost channel.
@@ -23,8 +22,8 @@ type Marshaler struct{}
 
 var _ wmamqp.Marshaler = Marshaler{}
 
-// Marshal returns the message in its published form. It fails for metadata fields with names that
-// are reserved, or too long for the protocol.
+// Marshal returns a message's published form. It fails for metadata fields whose names are
+// reserved, or too long for the protocol.
 func (Marshaler) Marshal(msg *message.Message) (amqp091.Publishing, error) {
 	publishing, err := wire.Publishing(msg)
 	if err != nil {

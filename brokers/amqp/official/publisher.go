@@ -15,10 +15,10 @@ import (
 	"github.com/millpond-go/millpond/internal/wrapped"
 )
 
-// Publisher returns a new publisher with a connection of its own. The error wraps
-// brokers.ErrClosed or brokers.ErrUnavailable. Publish returns nil when the broker has confirmed
-// each message; its errors wrap brokers.ErrClosed, brokers.ErrUnavailable, amqp.ErrTooLarge, or
-// are those of Subscribe. Messages without a queue are lost.
+// Publisher returns a new publisher with its own connection. The error wraps brokers.ErrClosed or
+// brokers.ErrUnavailable. Publish returns nil when the broker has confirmed each message. Its
+// errors wrap brokers.ErrClosed, brokers.ErrUnavailable, amqp.ErrTooLarge, or are those of
+// Subscribe. Messages without a queue are lost.
 func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, error) {
 	config = config.WithDefaults()
 	dial := &dialer{config: &b.config}
@@ -46,8 +46,8 @@ type publisher struct {
 	declared  sync.Map         // topics whose queues are declared
 }
 
-// check finds messages over which the broker would close the channel or the connection, and
-// topics that watermill-amqp would silently drop.
+// check finds messages over which the broker would close the channel or the connection, and topics
+// that watermill-amqp would silently drop.
 func (p *publisher) check(topic string, msg *message.Message) error {
 	if topic == "" || len(topic) > wire.LongestName {
 		return fmt.Errorf("the topic has %d bytes: use 1 to %d", len(topic), wire.LongestName)

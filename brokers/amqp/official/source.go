@@ -24,7 +24,7 @@ type source struct {
 	topic     string
 
 	mu       sync.Mutex
-	facts    brokers.Delivery // of the last delivery, written before its message is handed over
+	facts    brokers.Delivery // of the latest delivery, written before its message is handed over
 	metadata message.Metadata // without watermill-amqp's additions
 }
 
@@ -45,8 +45,8 @@ func (s *source) Start(ctx context.Context) (message.Subscriber, <-chan *message
 	return sub, in, nil
 }
 
-// consuming closes a subscriber that may have no connection: Close would wait for one, or for the
-// end of the context.
+// consuming closes a subscriber that may have no connection: its Close would wait for one, or for
+// the end of the context.
 type consuming struct {
 	*wmamqp.Subscriber
 
@@ -70,8 +70,8 @@ func (s *source) Read(from *message.Message) brokers.Delivery {
 	return s.facts
 }
 
-// Settle implements wrapped.Source. It returns when watermill-amqp has told the broker, or has
-// lost the broker.
+// Settle implements wrapped.Source. It returns when watermill-amqp has told the broker, or has lost
+// it.
 func (s *source) Settle(from *message.Message, answer wrapped.Answer) {
 	consume := &s.broker.config.Consume
 	switch {
@@ -85,8 +85,8 @@ func (s *source) Settle(from *message.Message, answer wrapped.Answer) {
 	<-from.Context().Done()
 }
 
-// reader is the marshaler of one Subscribe call, which is watermill-amqp's only hook that sees
-// the delivery. It fails only for an empty delivery.
+// reader is the marshaler of one Subscribe call, and watermill-amqp's only hook that sees the
+// delivery. It fails only for an empty delivery.
 type reader struct{ source *source }
 
 func (r reader) Marshal(msg *message.Message) (amqp091.Publishing, error) {

@@ -12,8 +12,8 @@ import (
 	"github.com/millpond-go/millpond/internal/logger"
 )
 
-// watermill returns the configuration of a subscriber of a group, or of a publisher, with the
-// names of brokers/amqp.
+// watermill returns the configuration of a group's subscriber, or of a publisher, with the names of
+// brokers/amqp.
 func (b *Broker) watermill(dial *dialer, group, purpose string, marshaler wmamqp.Marshaler, builder wmamqp.TopologyBuilder) wmamqp.Config {
 	c := &b.config
 	properties := amqp091.NewConnectionProperties()
@@ -55,13 +55,13 @@ func (b *Broker) watermill(dial *dialer, group, purpose string, marshaler wmamqp
 	return config
 }
 
-// queue returns the queue of a group. Subscribe has already reported an invalid name.
+// queue returns a group's queue. Subscribe has already reported an invalid name.
 func (b *Broker) queue(topic, group string) string {
 	name, _ := b.account.Queue(topic, group)
 	return name
 }
 
-// builder declares what a subscriber needs, like brokers/amqp, each time watermill-amqp has
+// builder declares what a subscriber needs, as brokers/amqp does, each time watermill-amqp has
 // connected.
 type builder struct {
 	declaring *amqp.Subscriber
@@ -87,8 +87,8 @@ func (e exchanges) ExchangeDeclare(channel *amqp091.Channel, name string, config
 }
 
 // serial returns a logger that lets one goroutine log at a time. Watermill-amqp replaces its
-// connection without a lock while others read it, but each of its goroutines logs on the way;
-// with this lock the others see the new connection.
+// connection without a lock while others read it, but each of its goroutines logs in between: the
+// lock makes the others see the new connection.
 func serial(inner watermill.LoggerAdapter) watermill.LoggerAdapter {
 	var mu sync.Mutex
 	return &logger.Logger{Inner: inner, Around: func(write func()) {

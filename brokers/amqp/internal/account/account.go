@@ -1,5 +1,5 @@
-// Package account gives package official access to a broker of package amqp, so that both log in
-// alike, name queues alike, refuse the same messages and explain errors alike.
+// Package account gives package official access to a broker of package amqp. So both log in, name
+// queues, refuse messages and explain errors alike.
 package account
 
 import (

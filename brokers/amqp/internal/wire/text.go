@@ -13,9 +13,8 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 )
 
-// Text converts the value of a header to text: texts and bytes unchanged, numbers in decimal,
-// booleans as true or false, times in RFC 3339 and UTC, nothing as the empty text, tables and
-// lists in JSON.
+// Text converts a header's value to text: texts and bytes unchanged, numbers in decimal, booleans
+// as true or false, times in RFC 3339 and UTC, nothing as the empty text, tables and lists in JSON.
 func Text(value any) string {
 	switch v := value.(type) {
 	case string:
@@ -103,7 +102,7 @@ func decimal(d amqp091.Decimal) string {
 	return sign + digits[:point] + "." + digits[point:]
 }
 
-// Size returns the bytes of the headers in the single frame that must hold them.
+// Size returns how many bytes the headers take in the single frame that must hold them.
 func Size(headers amqp091.Table) int {
 	n := 4
 	for name, value := range headers {
