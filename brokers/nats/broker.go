@@ -27,7 +27,7 @@ var (
 	ErrConsumerDiffers = errors.New("nats: the consumer has other settings")
 	// ErrTooLarge: the message exceeds the server's limit.
 	ErrTooLarge = fmt.Errorf("nats: %w", brokers.ErrTooLarge)
-	// ErrTopic: a topic must be a subject of NATS without wildcards.
+	// ErrTopic: a topic must be a NATS subject without wildcards.
 	ErrTopic = errors.New("nats: the topic is no subject: write words of printable characters joined by dots, without * and >")
 )
 
@@ -48,7 +48,7 @@ var (
 )
 
 // New connects to a server. The error names every invalid field, or says why the server cannot be
-// used; in that case it wraps brokers.ErrUnavailable and comes within Config.ConnectTimeout.
+// used; then it wraps brokers.ErrUnavailable and comes within Config.ConnectTimeout.
 func New(ctx context.Context, config Config) (*Broker, error) {
 	if err := config.validate(urlquery.InGo); err != nil {
 		return nil, err
@@ -71,8 +71,8 @@ func New(ctx context.Context, config Config) (*Broker, error) {
 	return b, nil
 }
 
-// connect connects to a server. The client tries one after the other and ignores contexts, so
-// when ctx ends it is left to itself.
+// connect connects to a server. The client tries the servers one after the other and ignores
+// contexts, so when ctx ends it is left to itself.
 func (b *Broker) connect(ctx context.Context) error {
 	type answer struct {
 		conn *natsgo.Conn
@@ -125,8 +125,8 @@ func (b *Broker) options() []natsgo.Option {
 // deliveries.
 func (b *Broker) connections() uint64 { return b.conn.Stats().Reconnects }
 
-// Ping checks whether the server answers, and has JetStream. Its error wraps
-// brokers.ErrUnavailable or brokers.ErrClosed.
+// Ping checks whether the server answers and has JetStream. Its error wraps brokers.ErrUnavailable
+// or brokers.ErrClosed.
 func (b *Broker) Ping(ctx context.Context) error {
 	select {
 	case <-b.ended:
@@ -174,8 +174,8 @@ func (b *Broker) Publisher(brokers.PublisherConfig) (message.Publisher, error) {
 	return newPublisher(b), nil
 }
 
-// Capabilities describes JetStream. The delivery limit is that of Consume, which Subscribe
-// compares with the server's.
+// Capabilities describes JetStream. The delivery limit is Consume's, which Subscribe compares with
+// the server's.
 func (b *Broker) Capabilities() brokers.Capabilities {
 	return brokers.Capabilities{
 		System:          "nats",
@@ -189,8 +189,8 @@ func (b *Broker) Capabilities() brokers.Capabilities {
 	}
 }
 
-// Close closes the open subscribers, like Subscriber.Close, and the connection: running calls of
-// Publish fail with brokers.ErrClosed. It may be called many times and always returns nil.
+// Close closes the open subscribers, as Subscriber.Close does, and the connection: running calls of
+// Publish fail with brokers.ErrClosed. It may be called again, and always returns nil.
 func (b *Broker) Close() error {
 	_ = b.subscribers.Close() // never fails
 	b.closing.Do(func() {

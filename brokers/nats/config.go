@@ -14,13 +14,13 @@ import (
 	"github.com/millpond-go/millpond/internal/urlquery"
 )
 
-// Config configures a [Broker]. Servers is required. Each field that a URL can set has its
+// Config configures a [Broker]. Only Servers is required. Each field that a URL can set has its
 // parameter in the package documentation.
 type Config struct {
 	Servers []string // host or host:port
 
 	TLS         *tls.Config // nil: no TLS
-	Credentials string      `config:"credentials"` // file with a user's JWT and seed; empty: none
+	Credentials string      `config:"credentials"` // path of a file with a user's JWT and seed; empty: none
 
 	// ConnectTimeout bounds New, and each request that Subscribe makes.
 	ConnectTimeout time.Duration `config:"connect_timeout" default:"10s" check:"positive"`
@@ -33,24 +33,24 @@ type Config struct {
 	Consume Consume `config:""`
 	Publish Publish `config:""`
 
-	// Options are added last to those of the connection, so that they take precedence.
+	// Options are added last to the connection's, so that they take precedence.
 	Options []natsgo.Option
 }
 
 // Consume configures subscribers. AckWait and StartAtNewest apply when the server's consumer is
-// created. Subscribe refuses one that exists with another DeliveryLimit, or without Ordered if
-// that is set.
+// created. Subscribe refuses an existing consumer with another DeliveryLimit, or, if Ordered is
+// set, without it.
 type Consume struct {
-	// Consumer is the pattern for the name of the durable consumer, with {topic} and {group}.
-	// Characters that a name may not have are replaced by a hash.
+	// Consumer is the pattern for the name of the durable consumer, with {topic} and {group}. A
+	// name with characters that are not allowed in it gets a hash instead of them.
 	Consumer string `config:"consumer" default:"{group}-{topic}"`
 
-	// AckWait is how long the server waits for a sign of life of an unsettled message. A
-	// handler's message gets one automatically. At least 1 second.
+	// AckWait is how long the server waits for a sign of life of an unsettled message, which a
+	// handler's message sends automatically. At least 1 second.
 	AckWait time.Duration `config:"ack_wait" default:"30s" check:"positive"`
 
-	// DeliveryLimit is how often a message is delivered. At the limit it stays in its stream and
-	// is not delivered again; a stream keeps the server's advisory. Zero: no limit.
+	// DeliveryLimit is how often a message is delivered. At the limit it stays in its stream and is
+	// not delivered again; another stream keeps the server's advisory. Zero: no limit.
 	DeliveryLimit int `config:"delivery_limit" check:"positive"`
 
 	// Ordered allows one unsettled message of the group at a time, in all processes together, so
@@ -60,13 +60,13 @@ type Consume struct {
 	// StartAtNewest makes a new group begin with messages published from then on.
 	StartAtNewest bool `config:"start" check:"oldest|newest"`
 
-	// RedeliveryDelay is the first pause before a nacked message is redelivered, if its GiveBack
-	// sets none; it doubles with each delivery, up to 30 times itself and 30 seconds.
+	// RedeliveryDelay is the first pause before a nacked message is redelivered if its GiveBack
+	// sets none. It doubles with each delivery, up to 30 times itself and 30 seconds.
 	RedeliveryDelay time.Duration `config:"redelivery_delay" default:"1s" check:"positive"`
 
-	// Unmarshal, if not nil, replaces the wire format for reading. Its error, or its panic,
-	// becomes Delivery.Undecodable; the message is then read in the wire format. It is called for
-	// each delivery and must not keep or change the message.
+	// Unmarshal, if not nil, replaces the wire format for reading. If it returns an error or
+	// panics, that becomes Delivery.Undecodable, and the message is read in the wire format. It is
+	// called for each delivery, and must not keep or change the message.
 	Unmarshal func(jetstream.Msg) (*message.Message, error)
 }
 

@@ -16,7 +16,7 @@ import (
 func (s *subscription) handOut(from jetstream.Msg) {
 	msg, facts := s.read(from)
 	h := s.Handout(msg, facts)
-	h.Keep, h.KeepEvery = func() { _ = from.InProgress() }, s.source.ackWait()/3 // an error is ignored: the next one follows soon
+	h.Keep, h.KeepEvery = func() { _ = from.InProgress() }, s.source.ackWait()/3 // errors are ignored: the next call follows soon
 	fate, giveBack := h.Deliver()
 	var err error
 	switch fate {

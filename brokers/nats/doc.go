@@ -29,11 +29,11 @@
 //
 // # Delivery semantics
 //
-// A Subscribe call pulls no more than its InFlight, and sends signs of life for held messages, so
-// that a long handler causes no redelivery. A nacked message is redelivered after its delay; the
-// server counts it. After a new connection, messages that may have been in flight are Suspect,
-// whatever their count says.
+// A Subscribe call pulls no more than its InFlight, and sends signs of life for messages in hand,
+// so that a long handler causes no redelivery. A nacked message is redelivered after its delay; the
+// server counts it. After a reconnect, messages that may have been in flight are Suspect, whatever
+// their count says.
 //
-// A message at its delivery limit stays in its stream. The server reports it once, in an
-// advisory; the stream millpond_max_deliveries keeps the advisory.
+// A message at its delivery limit stays in its stream. The server reports it once, in an advisory,
+// which the stream millpond_max_deliveries keeps.
 package nats

@@ -29,8 +29,8 @@ func init() {
 	brokers.DefaultMux().HandleExposure(Scheme, exposure)
 }
 
-// exposure returns an error if the password of the environment could travel unprotected. A file
-// of credentials has none: the client signs what the server sends.
+// exposure returns an error if the password from the environment could travel unprotected. A
+// credentials file has none: the client signs what the server sends.
 func exposure(u *url.URL) error {
 	c, err := ParseURL(u)
 	if err != nil || c.Credentials != "" || os.Getenv(PasswordVariable) == "" {
@@ -39,15 +39,15 @@ func exposure(u *url.URL) error {
 	return exposed.ByAddress(pkg, c.Servers, c.TLS, "write tls=true, or name a file of credentials")
 }
 
-// Open connects to the servers that a URL names; the package documentation lists the parameters.
-// One error names all errors in the URL, without user info and without values that may be secret.
-// It is a brokers.Opener, for programs with a mux of their own.
+// Open connects to the servers that a URL names. The package documentation lists the parameters.
+// One error lists everything that is wrong with the URL, without user info and without values that
+// may be secret. It is a brokers.Opener, for programs with a mux of their own.
 func Open(ctx context.Context, u *url.URL) (brokers.Broker, error) {
 	return urlmux.Open[brokers.Broker](ctx, u, ParseURL, New)
 }
 
-// ParseURL returns the configuration of a URL, so that a program can change it before it calls
-// [New]. Its errors are those of [Open] before it connects.
+// ParseURL returns a URL's configuration, so that a program can change it before it calls [New].
+// Its errors are those of [Open] before it connects.
 func ParseURL(u *url.URL) (Config, error) {
 	if err := urlquery.Stray(u); err != nil {
 		return Config{}, fmt.Errorf("%s: %w", pkg, err)

@@ -15,8 +15,8 @@ import (
 )
 
 // publisher waits until the stream has stored each message. Errors wrap brokers.ErrClosed,
-// [ErrTopic], [ErrNoStream], [ErrTooLarge], or brokers.ErrUnavailable if the server did not
-// answer within Publish.Timeout.
+// [ErrTopic], [ErrNoStream], [ErrTooLarge], or brokers.ErrUnavailable if the server did not answer
+// within Publish.Timeout.
 type publisher struct {
 	publishing.Publisher[*natsgo.Msg]
 
@@ -35,7 +35,7 @@ func newPublisher(b *Broker) *publisher {
 	return p
 }
 
-// outlet is a subject for publishing.
+// outlet is a subject to publish to.
 type outlet struct {
 	*publisher
 	subject string
@@ -64,11 +64,11 @@ func (o *outlet) Send(ctx context.Context, messages []*natsgo.Msg, _ bool) []err
 	return errs
 }
 
-// send publishes messages, and returns the result of each.
+// send publishes messages, and returns each one's result.
 func (p *publisher) send(ctx context.Context, messages []*natsgo.Msg) []error {
 	errs := make([]error, len(messages))
 	futures := make([]jetstream.PubAckFuture, len(messages))
-	// The client allows some thousands of outstanding messages. Wait for these as long as ctx,
+	// The client allows some thousands of outstanding messages. Beyond that wait as long as ctx,
 	// not only the client's 200 ms.
 	deadline, _ := ctx.Deadline()
 	for i, msg := range messages {
@@ -93,7 +93,7 @@ func (p *publisher) send(ctx context.Context, messages []*natsgo.Msg) []error {
 	return errs
 }
 
-// sendAgain sends messages without a stream again, after one was created.
+// sendAgain sends messages that found no stream again, after one was created.
 func (p *publisher) sendAgain(ctx context.Context, messages []*natsgo.Msg, errs []error) []error {
 	var again []*natsgo.Msg
 	var places []int
@@ -125,8 +125,8 @@ func (p *publisher) explain(err error) error {
 	return unavailable(err)
 }
 
-// isTooLarge reports whether the server says that the message, or its headers, exceed the
-// stream's limit.
+// isTooLarge reports whether the server says that the message, or its headers, exceed the stream's
+// limit.
 func isTooLarge(err error) bool {
 	const headers, message = 10097, 10054
 	api, ok := errors.AsType[*jetstream.APIError](err)

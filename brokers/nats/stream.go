@@ -13,7 +13,7 @@ import (
 )
 
 // advisories is the stream that keeps the server's advisories about messages at their delivery
-// limit: each is sent once, and lost without a listener.
+// limit. Each is sent once, and lost if nobody listens.
 const (
 	advisories        = "millpond_max_deliveries"
 	advisorySubject   = "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES."
@@ -33,7 +33,7 @@ func (b *Broker) stream(ctx context.Context, topic string) (string, error) {
 	return name, nil
 }
 
-// streamOf returns the stream for a subject. It creates a missing one, if that is configured.
+// streamOf returns the stream for a subject. It creates a missing one if that is configured.
 func (b *Broker) streamOf(ctx context.Context, subject string, config jetstream.StreamConfig) (string, error) {
 	name, err := b.js.StreamNameBySubject(ctx, subject)
 	if !errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -54,7 +54,7 @@ func (b *Broker) streamOf(ctx context.Context, subject string, config jetstream.
 	return name, unavailable(err)
 }
 
-// consumer returns the durable consumer of a group. It creates a missing one.
+// consumer returns a group's durable consumer. It creates a missing one.
 func (b *Broker) consumer(ctx context.Context, stream, topic, group string) (jetstream.Consumer, error) {
 	want := b.consumerConfig(topic, group)
 	consumer, err := b.js.Consumer(ctx, stream, want.Durable)
@@ -95,12 +95,12 @@ func (b *Broker) consumerConfig(topic, group string) jetstream.ConsumerConfig {
 	return config
 }
 
-// differs names the first setting that would break a promise of this package.
+// differs returns the first setting that would break a promise of this package.
 func differs(has, want jetstream.ConsumerConfig) error {
 	unlimited := func(n int) int { return max(n, 0) } // 0 and -1 mean the same
 	switch {
 	case has.AckPolicy != want.AckPolicy:
-		return fmt.Errorf("its ack policy is %q, needed is %q", has.AckPolicy, want.AckPolicy)
+		return fmt.Errorf("its ack policy is %q, and must be %q", has.AckPolicy, want.AckPolicy)
 	case has.FilterSubject != want.FilterSubject:
 		return fmt.Errorf("it filters %q, the topic is %q", has.FilterSubject, want.FilterSubject)
 	case unlimited(has.MaxDeliver) != unlimited(want.MaxDeliver):
@@ -108,9 +108,9 @@ func differs(has, want jetstream.ConsumerConfig) error {
 	case want.MaxAckPending == 1 && has.MaxAckPending != 1:
 		return fmt.Errorf("its max_ack_pending is %d, ordered=true needs 1", has.MaxAckPending)
 	case len(has.BackOff) > 0:
-		return errors.New("it has a backoff, which is shorter than ack_wait to handlers: the pauses are chosen here")
+		return errors.New("it has a backoff, which gives handlers less time than ack_wait: remove it, the pauses are chosen here")
 	case has.DeliverSubject != "":
-		return errors.New("it pushes, needed is one that is pulled from")
+		return errors.New("it is a push consumer, and must be a pull consumer")
 	}
 	return nil
 }
@@ -135,8 +135,8 @@ func validSubject(subject string) bool {
 	return !strings.ContainsFunc(subject, func(r rune) bool { return r <= ' ' || r == 0x7f })
 }
 
-// safeName returns s as the name of a stream or consumer. A hash distinguishes names that would
-// look alike, and shortens long ones.
+// safeName returns s as the name of a stream or consumer. A hash keeps names apart that would look
+// alike, and shortens long ones.
 func safeName(s string) string {
 	safe := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' {

@@ -35,14 +35,14 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	return s.subscriptions.Start(pkg, newSubscription(ctx, s, from))
 }
 
-// SubscribeInitialize adds the group to the topic's stream, so that all messages published from
-// now on wait for it. Its errors are those of Subscribe.
+// SubscribeInitialize adds the group to the topic's stream, so that all messages published from now
+// on wait for it. Its errors are those of Subscribe.
 func (s *Subscriber) SubscribeInitialize(topic string) error {
 	_, err := s.find(context.Background(), topic)
 	return err
 }
 
-// find returns the consumer of the group for a topic.
+// find returns the group's consumer for a topic.
 func (s *Subscriber) find(ctx context.Context, topic string) (from source, err error) {
 	if err := s.subscriptions.Open(pkg); err != nil {
 		return from, err
@@ -56,7 +56,7 @@ func (s *Subscriber) find(ctx context.Context, topic string) (from source, err e
 	return from, err
 }
 
-// Receiving implements brokers.Receiver: no messages come without a connection, or from a deleted
+// Receiving implements brokers.Receiver. No messages come without a connection, or from a deleted
 // stream or consumer.
 func (s *Subscriber) Receiving() error {
 	if !s.subscriptions.Closed() && !s.broker.conn.IsConnected() {
@@ -67,9 +67,9 @@ func (s *Subscriber) Receiving() error {
 	})
 }
 
-// Close stops the intake and returns when every message is settled, or after
-// SubscriberConfig.DrainTimeout. It may be called many times, also at once, and always returns
-// nil: messages that cannot be settled are redelivered.
+// Close stops the intake, and returns when every message is settled or after
+// SubscriberConfig.DrainTimeout. It may be called again, and concurrently, and always returns nil:
+// messages that cannot be settled are redelivered.
 func (s *Subscriber) Close() error {
 	_ = s.subscriptions.Close() // never fails
 	s.broker.subscribers.Remove(s)

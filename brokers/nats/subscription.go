@@ -20,10 +20,10 @@ const (
 	longestRedeliveryDelay = 30 * time.Second
 	redeliveryGrowth       = 30 // the largest delay, in multiples of the first
 	pullExpiry             = 30 * time.Second
-	heartbeat              = 5 * time.Second // the server's, to an idle pull; two missed ones are an error
+	heartbeat              = 5 * time.Second // from the server, to an idle pull; two missed ones are an error
 )
 
-// source is the origin of a subscription's messages.
+// source is where a subscription's messages come from.
 type source struct {
 	topic, stream string
 	consumer      jetstream.Consumer
@@ -33,7 +33,7 @@ type source struct {
 func (s source) ackWait() time.Duration { return s.consumer.CachedInfo().Config.AckWait }
 
 // subscription is one call of Subscribe. Each of its slots pulls one message at a time, so the
-// server gives out only messages that are handled at once.
+// server hands out only messages that are handled at once.
 type subscription struct {
 	*handout.Desk
 
@@ -80,8 +80,8 @@ func (s *subscription) pull() {
 	}
 }
 
-// deliverAll returns when no more messages come. Next must not be called again once the intake
-// has ended, because it would wait for ever. A running call returns a message in transit, which
+// deliverAll returns when no more messages come. Once the intake has ended, Next must not be called
+// again, because it would wait for ever. A call that is running returns a message in transit, which
 // is given back.
 func (s *subscription) deliverAll(ctx context.Context, messages jetstream.MessagesContext) error {
 	for ctx.Err() == nil {
@@ -95,9 +95,8 @@ func (s *subscription) deliverAll(ctx context.Context, messages jetstream.Messag
 	return nil
 }
 
-// findAgain waits after an error, and looks up stream and consumer, which may have been deleted,
-// or lost by a server without its disk. Messages of a new consumer may have been delivered
-// before.
+// findAgain waits after an error, and looks up stream and consumer, which may have been deleted, or
+// lost by a server without its disk. A new consumer's messages may have been delivered before.
 func (s *subscription) findAgain(ctx context.Context, cause error) {
 	b := s.subscriber.broker
 	if !pause.Sleep(ctx, s.trouble.Failed(cause)) {
@@ -110,7 +109,7 @@ func (s *subscription) findAgain(ctx context.Context, cause error) {
 		_, err = b.consumer(asking, stream, s.source.topic, s.subscriber.config.Group)
 	}
 	if err == nil && stream != s.source.stream {
-		err = fmt.Errorf("%w: %q is taken by stream %q now, and was by %q: restart", ErrNoStream, s.source.topic, stream, s.source.stream)
+		err = fmt.Errorf("%w: %q is in stream %q now, and was in %q: restart", ErrNoStream, s.source.topic, stream, s.source.stream)
 	}
 	if err != nil {
 		s.trouble.Failed(err)
@@ -120,18 +119,18 @@ func (s *subscription) findAgain(ctx context.Context, cause error) {
 	s.trouble.Over()
 }
 
-// doubt says which messages may have been delivered before, although their count says otherwise:
-// after a reconnect the server may have forgotten deliveries.
+// doubt says which messages may have been delivered before, whatever their count says: after a
+// reconnect the server may have forgotten deliveries.
 type doubt struct {
 	asking     sync.Mutex
 	connection atomic.Uint64 // the connection for which until is valid
-	until      atomic.Uint64 // the stream's last sequence then
+	until      atomic.Uint64 // the stream's last sequence at that time
 }
 
 const unknownConnection = math.MaxUint64
 
 // doubtful reports whether a message may have been in flight on an earlier connection, or before
-// the consumer was created. While that is unknown, every message may.
+// the consumer was created. While that is unknown, it reports true.
 func (s *subscription) doubtful(sequence uint64) bool {
 	connection := s.subscriber.broker.connections()
 	if connection == s.doubt.connection.Load() {

@@ -37,8 +37,8 @@ type packedField struct {
 	Value []byte `json:"value"`
 }
 
-// encode returns a message in its published form. The payload is copied: it may still be in
-// transit when Publish gives up.
+// encode returns a message's published form. It copies the payload, which may still be in transit
+// when Publish gives up.
 func encode(subject string, msg *message.Message, msgID bool) (*natsgo.Msg, error) {
 	out := &natsgo.Msg{Subject: subject, Data: bytes.Clone(msg.Payload), Header: make(natsgo.Header, len(msg.Metadata)+1)}
 	var p packed
@@ -70,13 +70,13 @@ func encode(subject string, msg *message.Message, msgID bool) (*natsgo.Msg, erro
 	return out, nil
 }
 
-// decode returns a message of any producer. With an error it is what could be read. If a header
-// is repeated, the last value has its name, and the others have it with a number.
+// decode returns the message of any producer. With an error it returns what could be read. If a
+// header is repeated, the last value has its name, and the others have it with a number.
 func decode(from jetstream.Msg) (*message.Message, error) {
 	header := from.Headers()
 	msg := message.NewMessage(header.Get(uuidHeader), slices.Clone(from.Data()))
 	for name, values := range header {
-		if name == uuidHeader || name == packedHeader || name == natsgo.MsgIdHdr { // this one is Delivery.NativeID
+		if name == uuidHeader || name == packedHeader || name == natsgo.MsgIdHdr { // Nats-Msg-Id is Delivery.NativeID
 			continue
 		}
 		for i, value := range values {
@@ -106,7 +106,7 @@ func decode(from jetstream.Msg) (*message.Message, error) {
 	return msg, nil
 }
 
-// isName reports whether every server and client keeps a header of this name, without a special
+// isName reports whether every server and client keeps a header with this name, without a special
 // meaning.
 func isName(s string) bool {
 	return s != "" && !strings.HasPrefix(strings.ToLower(s), "nats-") && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == ':' || r >= 0x7f })

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// batcher collects entries for requests of up to ten. A batch is sent when it is full, when its
+// batcher collects entries for requests of up to ten. It sends a batch when it is full, when its
 // first entry has waited for linger, or when flush is called.
 type batcher[T any] struct {
 	linger time.Duration
-	send   func(batch []T) // called on a goroutine of its own
+	send   func(batch []T) // called on its own goroutine
 
 	mu      sync.Mutex
 	pending []T
 	timer   *time.Timer
-	waiting int // entries that are not completely sent
+	waiting int // entries whose sending has not ended
 	eased   sync.Cond
 	sending sync.WaitGroup
 }
@@ -26,7 +26,7 @@ func newBatcher[T any](linger time.Duration, send func(batch []T)) *batcher[T] {
 	return b
 }
 
-// add adds entries to the batch, those of one call next to each other.
+// add adds entries to the batch. Those of one call stay next to each other.
 func (b *batcher[T]) add(entries ...T) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -66,8 +66,8 @@ func (b *batcher[T]) dispatch(n int) {
 	})
 }
 
-// ease waits until no more than most entries are unsent, so that a service that does not answer cannot
-// make them grow without bound. It also ends with ctx.
+// ease waits until at most most entries are unsent, so that they do not grow without bound while a
+// service does not answer. It also ends with ctx.
 func (b *batcher[T]) ease(ctx context.Context, most int) {
 	defer context.AfterFunc(ctx, func() {
 		b.mu.Lock()

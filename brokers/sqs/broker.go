@@ -20,7 +20,7 @@ import (
 type Broker struct {
 	config Config
 	aws    aws.Config
-	hang   func() // closes idle connections, if the broker made them
+	hang   func() // closes idle connections if the broker made them
 	sqs    *sqs.Client
 	sns    *sns.Client
 
@@ -30,7 +30,7 @@ type Broker struct {
 	known
 	subscribers openset.Set[*Subscriber]
 
-	// options, if not nil, adds to the client of a subscriber. Tests cut it off with it.
+	// options, if not nil, adds to a subscriber's client. Tests use it to cut the client off.
 	options func(*Subscriber) []func(*sqs.Options)
 }
 
@@ -40,9 +40,9 @@ type known struct {
 
 	mu      sync.Mutex
 	queues  map[string]*queue // by name or URL, as asked for
-	readers map[string]reader // by URL: which group reads a queue
+	readers map[string]reader // which group reads a queue, by URL
 	limit   brokers.DeliveryLimit
-	asked   string // a queue that Ping can look up
+	asked   string // a queue that Ping can ask about
 }
 
 var (
@@ -51,7 +51,7 @@ var (
 )
 
 // New finds region and credentials, and looks up each of Config.Queues. The error names every
-// invalid field, or says what is missing; the latter comes within Config.ConnectTimeout and wraps
+// invalid field, or says what is missing. The latter comes within Config.ConnectTimeout, and wraps
 // [ErrNoQueue] for a queue that does not exist, [ErrDenied] for insufficient credentials, and
 // brokers.ErrUnavailable without an answer.
 func New(ctx context.Context, config Config) (*Broker, error) {
@@ -105,10 +105,10 @@ func (b *Broker) Publisher(config brokers.PublisherConfig) (message.Publisher, e
 	return newPublisher(b, config.Logger), nil
 }
 
-// Capabilities describes SQS. Ordered, NativeID and Key are promised if all queues are FIFO
-// queues by their names, in Config.Queues or in Config.Queue. The delivery limit is the lowest of
-// the known queues, which are those of Config.Queues and those that were subscribed to. Without
-// any it is unknown, unless Config.DeliveryLimit sets it.
+// Capabilities describes SQS. It promises Ordered, NativeID and Key if all queues are FIFO queues
+// by the names in Config.Queues or in Config.Queue. The delivery limit is the lowest of the known
+// queues: those of Config.Queues and those that were subscribed to. If none is known, the limit is
+// unknown, unless Config.DeliveryLimit sets it.
 func (b *Broker) Capabilities() brokers.Capabilities {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -139,7 +139,7 @@ func (b *Broker) know(q *queue) error {
 	limit := q.facts.maxReceives
 	if declared := b.config.DeliveryLimit; declared > 0 {
 		if limit > 0 && limit < declared {
-			return fmt.Errorf("sqs: queue %q: its redrive policy allows %d receives, delivery_limit says %d: lower that, or raise maxReceiveCount",
+			return fmt.Errorf("sqs: queue %q: its redrive policy allows %d receives, and delivery_limit is %d: lower that, or raise maxReceiveCount",
 				q.name, limit, declared)
 		}
 		return nil
@@ -155,8 +155,8 @@ func (b *Broker) know(q *queue) error {
 	return nil
 }
 
-// Close closes the open subscribers, like Subscriber.Close, and ends publishing: running calls
-// fail with brokers.ErrClosed. It may be called many times and always returns nil.
+// Close closes the open subscribers, as Subscriber.Close does, and ends publishing: running calls
+// fail with brokers.ErrClosed. It may be called again, and always returns nil.
 func (b *Broker) Close() error {
 	b.end()
 	_ = b.subscribers.Close() // never fails

@@ -31,7 +31,7 @@ func (b *Broker) connect(ctx context.Context) error {
 	return nil
 }
 
-// newSQS makes a client with options of its own.
+// newSQS makes a client with its own options.
 func (b *Broker) newSQS(options ...func(*sqs.Options)) *sqs.Client {
 	return sqs.NewFromConfig(b.aws, append(append([]func(*sqs.Options){}, b.config.SQSOptions...), options...)...)
 }
@@ -43,7 +43,7 @@ func (c *Config) load(ctx context.Context) (loaded aws.Config, hangUp func(), er
 		return loaded, hangUp, err //nolint:wrapcheck // it has the prefix
 	}
 	if loaded.Retryer == nil {
-		// Without a quota: it counts all requests of a client, and a failed first receive would
+		// Without a quota, which counts all requests of a client: a failed first receive would
 		// prevent the last delete.
 		loaded.Retryer = func() aws.Retryer {
 			return retry.NewStandard(func(o *retry.StandardOptions) { o.RateLimiter = ratelimit.None })

@@ -24,36 +24,36 @@ type Config struct {
 	// finds region and credentials.
 	AWS *aws.Config
 
-	Region   string `config:"region"`   // empty: that of AWS, or what the SDK finds
-	Endpoint string `config:"endpoint"` // of an emulator or a VPC endpoint, such as http://127.0.0.1:9324; empty: AWS's
+	Region   string `config:"region"`   // empty: that of the field AWS, or what the SDK finds
+	Endpoint string `config:"endpoint"` // of an emulator or a VPC endpoint, such as http://127.0.0.1:9324; empty: Amazon's
 
-	// Queues are the queues that Capabilities describes. New looks up each. Others can be used as
-	// well.
+	// Queues are the queues that Capabilities describes. New looks up each. Others can also be
+	// used.
 	Queues []string
 
-	// Queue is the pattern for the name of the queue of a subscription, with {topic} and {group},
-	// for topics that are neither a URL nor an ARN of a queue. Empty means {topic}, and
-	// {topic}-{group} for SNS topics.
+	// Queue is the pattern for the name of a subscription's queue, with {topic} and {group}, for
+	// topics that are neither a URL nor an ARN of a queue. Empty means {topic}, and {topic}-{group}
+	// for SNS topics.
 	Queue string `config:"queue"`
 
-	// SNS, if not empty, is the prefix of the ARNs of topics, such as
-	// arn:aws:sns:eu-central-1:123456789012. Names of topics are then names of SNS topics, and
-	// each group has a queue of its own.
+	// SNS, if not empty, is the prefix of topics' ARNs, such as
+	// arn:aws:sns:eu-central-1:123456789012. Topics are then names of SNS topics, and each group
+	// has its own queue.
 	SNS string `config:"sns"`
 
-	// DeliveryLimit is the maxReceiveCount of all queues that are subscribed to. Subscribe
-	// returns an error for a queue that allows fewer receives. Zero: it is read from the queues.
+	// DeliveryLimit is the maxReceiveCount of all queues that are subscribed to. Subscribe returns
+	// an error for a queue that allows fewer receives. Zero: it is read from the queues.
 	DeliveryLimit int `config:"delivery_limit" check:"1..1000"`
 
-	// CreateQueues creates missing queues, with Consume.Visibility as their visibility timeout
-	// and, if DeliveryLimit is set, a dead-letter queue; and SNS topics and their subscriptions.
+	// CreateQueues creates missing queues, with Consume.Visibility as their visibility timeout, and
+	// SNS topics with their subscriptions. If DeliveryLimit is set, each queue gets a dead-letter
+	// queue.
 	CreateQueues bool `config:"create_queues"`
 
 	// ConnectTimeout bounds New, and each request that Subscribe makes before it returns.
 	ConnectTimeout time.Duration `config:"connect_timeout" default:"10s" check:"positive"`
 
-	// SQSOptions and SNSOptions are added last to those of every client, so that they take
-	// precedence.
+	// SQSOptions and SNSOptions are added last to every client's, so that they take precedence.
 	SQSOptions []func(*sqs.Options)
 	SNSOptions []func(*sns.Options)
 
@@ -63,43 +63,43 @@ type Config struct {
 
 // Consume configures subscribers.
 type Consume struct {
-	// Visibility is how long a message stays hidden from others without an extension; whole
+	// Visibility is how long a message stays hidden from others without an extension, in whole
 	// seconds. It is extended while the message is unsettled. Zero means the queue's visibility
 	// timeout.
 	Visibility time.Duration `config:"visibility" check:"positive"`
 
-	// Wait is how long a receive waits for the first message, whole seconds up to 20. Close takes
-	// at most as long if no message comes.
+	// Wait is how long a receive waits for the first message, in whole seconds up to 20. If no
+	// message comes, Close takes as long at most.
 	Wait time.Duration `config:"wait" default:"5s" check:"positive"`
 
-	// Pollers is how many receives may run at a time; more than one runs only under load. Zero
-	// means one for ten deliveries in flight.
+	// Pollers is how many receives may run at a time. More than one run only under load. Zero means
+	// one for ten deliveries in flight.
 	Pollers int `config:"pollers" check:"positive"`
 
-	// Linger is how long a request waits to be filled, with deletes, or with free slots for a
-	// receive.
+	// Linger is how long a request waits to be filled: with deletes, or for a receive with free
+	// slots.
 	Linger time.Duration `config:"linger" default:"10ms" check:"positive"`
 
-	// RedeliveryDelay is the first pause before a nacked message is redelivered, if its GiveBack
-	// sets none; it doubles with each delivery, up to 30 seconds or itself. SQS rounds up to
-	// seconds.
+	// RedeliveryDelay is the first pause before a nacked message is redelivered if its GiveBack
+	// sets none. It doubles with each delivery, up to the longer of 30 seconds and itself. SQS
+	// rounds up to seconds.
 	RedeliveryDelay time.Duration `config:"redelivery_delay" default:"1s" check:"positive"`
 
-	// Unmarshal, if not nil, replaces the wire format for reading. Its error, or panic, becomes
-	// Delivery.Undecodable; the message is then read in the wire format. It is called for each
-	// delivery and must not keep or change the message.
+	// Unmarshal, if not nil, replaces the wire format for reading. If it returns an error or
+	// panics, that becomes Delivery.Undecodable, and the message is read in the wire format. It is
+	// called for each delivery, and must not keep or change the message.
 	Unmarshal func(*types.Message) (*message.Message, error)
 }
 
 // Publish configures publishers.
 type Publish struct {
-	// GroupMetadata names the metadata field with the group of a message for a FIFO queue or
-	// topic, within which order is kept; the default is watermill-aws's name. Messages without it
-	// form one group.
+	// GroupMetadata names the metadata field with a message's group, within which a FIFO queue or
+	// topic keeps the order. The default is watermill-aws's name. Messages without the field form
+	// one group.
 	GroupMetadata string `config:"group_metadata" default:"MessageGroupId"`
 
-	// DeduplicationMetadata names the field with the deduplication id. Messages without it use
-	// the UUID.
+	// DeduplicationMetadata names the metadata field with the deduplication id. Messages without it
+	// use the UUID.
 	DeduplicationMetadata string `config:"deduplication_metadata" default:"MessageDeduplicationId"`
 
 	// Timeout bounds Publish while the service does not answer, or throttles.

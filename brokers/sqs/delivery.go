@@ -13,7 +13,7 @@ const longestRedeliveryDelay = 30 * time.Second
 
 var errNoTopicName = errors.New("sqs: the topic is empty: name a queue, its URL or an ARN")
 
-// admit begins received messages: of each group the first, and all without a group.
+// admit begins received messages: of each group only the first, and all without a group.
 func (s *subscription) admit(items []*item) {
 	s.keeper.keep(items)
 	for _, it := range items {
@@ -28,7 +28,7 @@ func (s *subscription) admit(items []*item) {
 }
 
 // settle delivers an item and settles it. It returns the next item of its group. If the item is
-// given back, the items behind it are given back as well, and none of them begins.
+// given back, so are the items behind it, and none of them begins.
 func (s *subscription) settle(it *item) (next *item) {
 	fate, delay := s.handOut(it)
 	left := s.keeper.drop(it)
@@ -57,10 +57,10 @@ func (s *subscription) settle(it *item) (next *item) {
 	return nil
 }
 
-// giveBack gives messages back, the first after a delay, together with those behind it in its
-// group: SQS delivers nothing of a group while its first message is hidden. If all are hidden for
-// a time, not every server starts with the first one afterwards. SQS counts seconds; shorter
-// delays are waited for here.
+// giveBack gives messages back, the first after a delay, with those behind it in its group: SQS
+// delivers nothing of a group while the group's first message is hidden. If all of them were hidden
+// for a time, not every server would start with the first one afterwards. SQS counts in seconds;
+// shorter delays are waited for here.
 func (s *subscription) giveBack(items []*item, delay time.Duration) {
 	if 0 < delay && delay < time.Second && pause.Sleep(s.Context(), delay) {
 		delay = 0 // otherwise SQS waits
@@ -74,7 +74,7 @@ func (s *subscription) giveBack(items []*item, delay time.Duration) {
 	s.settling.returns.add(items...)
 }
 
-// release frees slots. When nothing is in hand, it flushes the batches, because nothing will fill
+// release frees slots. When nothing is in hand it flushes the batches, because nothing will fill
 // them.
 func (s *subscription) release(slots int) {
 	if s.intake.release(slots) {
@@ -83,8 +83,8 @@ func (s *subscription) release(slots int) {
 	}
 }
 
-// handOut hands a message out and waits for its result. For a nack it returns the delay before
-// the redelivery. A message that SQS has taken back is abandoned.
+// handOut hands a message out and waits for its result. For a nack it returns the delay before the
+// redelivery. A message that SQS has taken back is abandoned.
 func (s *subscription) handOut(it *item) (handout.Fate, time.Duration) {
 	config := &s.subscriber.broker.config.Consume
 	h := s.Handout(it.read(s.topic, config.Unmarshal))

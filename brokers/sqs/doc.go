@@ -1,5 +1,5 @@
 // Package sqs is a broker on Amazon SQS, and SNS in front of it, on aws-sdk-go-v2. It writes and
-// reads the wire format of watermill-aws. docs/brokers.md says what it promises, and why.
+// reads watermill-aws's wire format. docs/brokers.md says what it promises, and why.
 //
 // Importing the package registers the scheme sqs in the default mux. A [Config] for [New] has
 // more settings than a URL; [ParseURL] makes one from a URL.

@@ -23,15 +23,15 @@ var (
 	ErrDenied = errors.New("sqs: access denied")
 	// ErrTooLarge: a message exceeds its queue's limit. No message of the call was published.
 	ErrTooLarge = fmt.Errorf("sqs: %w", brokers.ErrTooLarge)
-	// ErrGroups: another group of this broker reads the queue. Each group would get only a part
-	// of the messages.
+	// ErrGroups: another group of this broker reads the queue, so each group would get only part of
+	// the messages.
 	ErrGroups = errors.New("sqs: another group reads the queue")
-	// ErrTakenBack is the cause with which a delivery's context ends if SQS has taken the message
-	// back: it was not extended in time, or was held for 12 hours.
+	// ErrTakenBack is the cause of a delivery's context when SQS has taken the message back: it was
+	// not extended in time, or was held for 12 hours.
 	ErrTakenBack = errors.New("sqs: the message was taken back")
 )
 
-// Error codes by their cause. The services spell some of them in several ways.
+// Error codes by their cause. The services spell some in several ways.
 var (
 	deniedCodes = []string{
 		"AccessDenied", "AccessDeniedException", "AuthorizationError", "AuthorizationErrorException", "UnauthorizedOperation",
@@ -79,7 +79,7 @@ func isMissing(err error) bool {
 	return errors.Is(err, ErrNoQueue) || isCode(err, missingCodes)
 }
 
-// isTransient reports whether the same request may succeed later without a change here.
+// isTransient reports whether the same request may succeed later, with nothing changed here.
 func isTransient(err error) bool {
 	var (
 		network net.Error
@@ -91,7 +91,7 @@ func isTransient(err error) bool {
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network):
 		return true
 	case codeOf(err) == "":
-		return true // no answer of the service: a connection error
+		return true // no answer from the service: a connection error
 	}
 	if api, ok := errors.AsType[smithy.APIError](err); ok && api.ErrorFault() == smithy.FaultServer {
 		return true
@@ -99,8 +99,8 @@ func isTransient(err error) bool {
 	return isCode(err, throttlingCodes) || isCode(err, serverCodes) || isCode(err, credentialCodes) || isCode(err, clockCodes)
 }
 
-// explain adds a fix and a sentinel to an error of an operation. action is the IAM action that
-// the operation needs.
+// explain adds a fix and a sentinel to an operation's error. action is the IAM action that the
+// operation needs.
 func explain(action string, err error) error {
 	switch {
 	case err == nil:
@@ -130,7 +130,7 @@ func refresh(c aws.CredentialsProvider, err error) {
 	}
 }
 
-// entryError is the error of one entry of a batch.
+// entryError is the error of one entry in a batch.
 func entryError(e types.BatchResultErrorEntry) error {
 	fault := smithy.FaultServer
 	if e.SenderFault {
@@ -139,8 +139,8 @@ func entryError(e types.BatchResultErrorEntry) error {
 	return &smithy.GenericAPIError{Code: aws.ToString(e.Code), Message: aws.ToString(e.Message), Fault: fault}
 }
 
-// isGone reports whether a receipt handle is no longer valid: the message is deleted, or received
-// by another consumer. AWS also says so in the text of a general parameter error.
+// isGone reports whether a receipt handle is no longer valid: the message was deleted, or another
+// consumer received it. AWS also says so in the text of a general parameter error.
 func isGone(err error) bool {
 	api, ok := errors.AsType[smithy.APIError](err)
 	if !ok {

@@ -13,7 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 )
 
-var errOtherTopic = errors.New("SNS has made a topic elsewhere: check the account and region of the ARN")
+var errOtherTopic = errors.New("SNS has created a topic elsewhere: check the account and region of the ARN")
 
 // ensureTopic creates an SNS topic if it is missing.
 func (b *Broker) ensureTopic(ctx context.Context, topicARN string) error {
@@ -36,14 +36,14 @@ func (b *Broker) ensureTopic(ctx context.Context, topicARN string) error {
 	return nil
 }
 
-// feed is the subscription of a queue to a topic. A queue that was created again is another one.
+// feed is a queue's subscription to a topic. A queue that was created again is another queue.
 type feed struct {
 	topicARN string
 	queue    *queue
 }
 
 // fanOut creates an SNS topic, lets it send to a queue, and subscribes the queue to it with raw
-// delivery, as far as these are missing.
+// delivery, as far as any of these is missing.
 func (b *Broker) fanOut(ctx context.Context, client *sqs.Client, topicARN string, q *queue) error {
 	this := feed{topicARN, q}
 	if _, known := b.topics.Load(this); known {
@@ -69,7 +69,7 @@ func (b *Broker) fanOut(ctx context.Context, client *sqs.Client, topicARN string
 // statement is a statement of a queue's policy.
 type statement map[string]any
 
-// allow adds a statement to the policy of a queue, if it has none for this topic.
+// allow adds a statement to a queue's policy, if it has none for this topic.
 func allow(ctx context.Context, client *sqs.Client, topicARN string, q *queue) error {
 	const name = types.QueueAttributeNamePolicy
 	answer, err := client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: &q.url, AttributeNames: []types.QueueAttributeName{name}})

@@ -9,18 +9,17 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 )
 
-// connections is more than the SDK's default: each poller has one, and deletes and extensions
+// connections is more than the SDK's default: each poller needs one, and deletes and extensions
 // need more.
 const connections = 64
 
 // inMemory sends request bodies as bytes in memory.
 //
-// The SDK wraps them, and closes the wrapper as soon as the head of an answer arrives. On a busy
-// machine net/http may not yet have read the end of the wrapper then. The closed wrapper returns
-// an error that net/http takes for a failed request, and it closes the connection before the
-// answer is read. After a receive, the messages are then hidden and nobody has them; other
-// requests are repeated by the SDK, which sends a message twice. Bytes in memory also go out in
-// one packet with the head.
+// The SDK wraps them, and closes the wrapper as soon as an answer's head arrives. On a busy machine
+// net/http may not have read the wrapper's end by then. It takes the closed wrapper's error for a
+// failed request, and closes the connection before the answer is read. After a receive, the
+// messages are then hidden and nobody has them; other requests are repeated by the SDK, which sends
+// a message twice. Bytes in memory also go out in one packet with the head.
 type inMemory struct{ client aws.HTTPClient }
 
 // Do implements aws.HTTPClient.

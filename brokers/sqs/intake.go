@@ -35,7 +35,7 @@ func (in *intake) init(s *subscription) {
 	in.trouble = outage.New(s.Logger(), "Receiving")
 }
 
-// release frees slots. It reports whether all are free now.
+// release frees slots, and reports whether all are free now.
 func (in *intake) release(n int) bool {
 	for range n {
 		in.slots <- struct{}{}
@@ -43,7 +43,7 @@ func (in *intake) release(n int) bool {
 	return len(in.slots) == cap(in.slots)
 }
 
-// run polls until the intake of the subscription ends and running receives have returned.
+// run polls until the subscription's intake ends and running receives have returned.
 func (in *intake) run() {
 	var helping sync.WaitGroup
 	defer helping.Wait()
@@ -68,7 +68,7 @@ func (in *intake) help() {
 	}
 }
 
-// poll receives once. It reports whether it was full.
+// poll receives once, and reports whether every slot was filled.
 func (in *intake) poll() (plenty bool) {
 	s := in.s
 	unsent := 10 * cap(in.slots)
@@ -99,7 +99,7 @@ func (in *intake) poll() (plenty bool) {
 	return plenty
 }
 
-// gather takes free slots for one receive: ten if possible, or the free ones after linger. It
+// gather takes free slots for one receive: ten if possible, or those that are free after linger. It
 // returns 0 when the subscription ends: a later receive would spend deliveries on messages that
 // nobody handles.
 func (in *intake) gather() (n int) {
@@ -138,7 +138,7 @@ func (in *intake) gather() (n int) {
 // receiveGrace is how much longer than its wait a receive may take.
 const receiveGrace = 15 * time.Second
 
-// receive asks for up to n messages. It is never canceled: messages in an unread answer stay
+// receive asks for up to n messages. It is never canceled: messages in an unread answer would stay
 // hidden for the visibility timeout.
 func (in *intake) receive(q *queue, n int) ([]*item, error) {
 	s := in.s
@@ -147,7 +147,7 @@ func (in *intake) receive(q *queue, n int) ([]*item, error) {
 	defer cancel()
 	answer, err := s.subscriber.client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
 		QueueUrl:              &q.url,
-		MaxNumberOfMessages:   int32(n), //nolint:gosec // no more than ten
+		MaxNumberOfMessages:   int32(n), //nolint:gosec // at most ten
 		WaitTimeSeconds:       seconds(wait),
 		VisibilityTimeout:     seconds(s.visibility),
 		MessageAttributeNames: []string{"All"},
@@ -169,10 +169,10 @@ func (in *intake) receive(q *queue, n int) ([]*item, error) {
 
 // seconds converts a duration to SQS's unit.
 func seconds(d time.Duration) int32 {
-	return int32(min(d, longestVisibility) / time.Second) //nolint:gosec // no more than 12 hours
+	return int32(min(d, longestVisibility) / time.Second) //nolint:gosec // at most 12 hours
 }
 
-// recover waits after a failed receive, and looks the queue up again if it is gone.
+// recover waits after a failed receive, and looks up the queue again if it is gone.
 func (in *intake) recover(q *queue, err error) {
 	s, b := in.s, in.s.subscriber.broker
 	refresh(b.aws.Credentials, err)
@@ -188,7 +188,7 @@ func (in *intake) recover(q *queue, err error) {
 	}
 }
 
-// place is the name of a queue in coordinates.
+// place is the queue's name in coordinates.
 func (q *queue) place() string {
 	if isURL(q.name) {
 		return q.name[strings.LastIndexByte(q.name, '/')+1:]

@@ -21,7 +21,7 @@ type item struct {
 	received time.Time // 12 hours count from here
 	count    int       // deliveries, including this one
 	group    string    // the group in a FIFO queue
-	from     time.Time // after a give-back: when it is visible again; zero: at once
+	from     time.Time // when it is visible again after a give-back; zero: at once
 
 	// Guarded by keeper.mu.
 	hidden time.Time // until when it is hidden, as far as known
@@ -29,7 +29,7 @@ type item struct {
 	begun  bool      // a handler has it
 
 	lost   chan struct{}           // closed by lose
-	cancel context.CancelCauseFunc // of the delivery's context, nil before; guarded by keeper.mu
+	cancel context.CancelCauseFunc // of the delivery's context, nil before the delivery; guarded by keeper.mu
 }
 
 func newItem(q *queue, m types.Message, received time.Time, visibility time.Duration) *item {
@@ -42,8 +42,8 @@ func newItem(q *queue, m types.Message, received time.Time, visibility time.Dura
 	return it
 }
 
-// hideFrom notes that the message is hidden for that time. It is extended after three eighths of
-// it. keeper.mu must be held once the item is kept.
+// hideFrom notes that the message is hidden from t on for visibility. It is extended after three
+// eighths of that. keeper.mu must be held once the keeper has the item.
 func (it *item) hideFrom(t time.Time, visibility time.Duration) {
 	it.hidden, it.due = t.Add(visibility), t.Add(visibility*3/8)
 }

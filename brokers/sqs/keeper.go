@@ -11,8 +11,8 @@ import (
 	"github.com/millpond-go/millpond/internal/outage"
 )
 
-// keeper keeps received items hidden from others. Each item has its own clock, from its receive
-// on, also while it waits to be delivered.
+// keeper keeps received items hidden from others. Each item has its own clock from its receive on,
+// even while it waits to be delivered.
 type keeper struct {
 	s *subscription
 
@@ -38,7 +38,7 @@ func (k *keeper) keep(items []*item) {
 	}
 }
 
-// drop removes an item. It returns how many are left.
+// drop removes an item, and returns how many are left.
 func (k *keeper) drop(it *item) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -46,8 +46,8 @@ func (k *keeper) drop(it *item) int {
 	return len(k.items)
 }
 
-// offer notes that the item is about to be handed out, and how to end its context. It reports
-// false if another consumer may have it by now.
+// offer notes that the item is about to be handed out, and how to end its context. It reports false
+// if another consumer may have it by now.
 func (k *keeper) offer(it *item, cancel context.CancelCauseFunc) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -55,17 +55,16 @@ func (k *keeper) offer(it *item, cancel context.CancelCauseFunc) bool {
 	return !it.isLost() && time.Now().Before(it.hidden)
 }
 
-// begin notes that a handler has the item. From now on it is given up only if SQS says that it
-// was taken back.
+// begin notes that a handler has the item. From now on it is given up only if SQS says that it was
+// taken back, or after the 12 hours.
 func (k *keeper) begin(it *item) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	it.begun = true
 }
 
-// run checks eight times per visibility timeout, and extends items after three of these checks,
-// so that items that are extended together stay together, and half of the timeout is left for
-// retries.
+// run checks eight times per visibility timeout, and extends items after three of these checks. So
+// items that are extended together stay together, and half of the timeout is left for retries.
 func (k *keeper) run() {
 	defer k.busy.Wait()
 	tick := time.NewTicker(k.s.visibility / 8)

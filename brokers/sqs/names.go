@@ -9,7 +9,7 @@ import (
 
 const fifoSuffix = ".fifo"
 
-// longestQueueName is the length of the longest name of a queue.
+// longestQueueName is how long a queue's name may be.
 const longestQueueName = 80
 
 const queueNameCharacters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
@@ -52,7 +52,7 @@ func (c *Config) onlyFIFO() bool {
 	return len(c.Queues) > 0
 }
 
-// topicARN returns the ARN of a topic's SNS topic, "" if it is a queue.
+// topicARN returns the ARN of a topic's SNS topic, or "" if the topic is a queue.
 func (c *Config) topicARN(topic string) string {
 	switch {
 	case isTopicARN(topic):
@@ -64,7 +64,7 @@ func (c *Config) topicARN(topic string) string {
 	}
 }
 
-// queueFor returns the queue of a group for a topic, by name, URL or ARN.
+// queueFor returns a group's queue for a topic, by name, URL or ARN.
 func (c *Config) queueFor(topic, group string) string {
 	template := c.Queue
 	if arn := c.topicARN(topic); arn != "" {
@@ -95,8 +95,8 @@ func (c *Config) publishTo(topic string) string {
 	return c.queueFor(topic, "")
 }
 
-// queueName returns a valid name for SQS. A changed name ends in a part of its hash, so that no
-// two become the same.
+// queueName returns a valid name for SQS. A changed name ends in part of its hash, so that no two
+// become the same.
 func queueName(name string, fifo bool) string {
 	longest := longestQueueName
 	suffix := ""

@@ -20,9 +20,9 @@ func init() {
 	brokers.DefaultMux().HandleCheck(Scheme, CheckURL)
 }
 
-// Open opens the broker that a URL names; the package documentation lists the parameters. One
-// error names all errors in the URL, without user info and without values that may be secret. It
-// is a brokers.Opener, for programs with a mux of their own.
+// Open opens the broker that a URL names. The package documentation lists the parameters. One error
+// lists everything that is wrong with the URL, without user info and without values that may be
+// secret. It is a brokers.Opener, for programs with a mux of their own.
 func Open(ctx context.Context, u *url.URL) (brokers.Broker, error) {
 	return urlmux.Open[brokers.Broker](ctx, u, ParseURL, New)
 }
@@ -30,8 +30,8 @@ func Open(ctx context.Context, u *url.URL) (brokers.Broker, error) {
 // CheckURL returns the errors of [Open] that need no request. It is a brokers.Checker.
 func CheckURL(u *url.URL) error { return urlmux.Parsed(ParseURL)(u) }
 
-// ParseURL returns the configuration of a URL, so that a program can change it before it calls
-// [New]. Its errors are those of [CheckURL].
+// ParseURL returns a URL's configuration, so that a program can change it before it calls [New].
+// Its errors are those of [CheckURL].
 func ParseURL(u *url.URL) (Config, error) {
 	if err := urlquery.Stray(u); err != nil {
 		return Config{}, fmt.Errorf("sqs: %w", err)
@@ -53,7 +53,7 @@ func ParseURL(u *url.URL) (Config, error) {
 	return c, errors.Join(append(errs, c.validate(urlquery.InURL(&c)))...)
 }
 
-// noteOf describes region and endpoint in errors.
+// noteOf describes region and endpoint for errors.
 func (c *Config) noteOf(region string) string {
 	if c.Endpoint != "" {
 		return fmt.Sprintf("region %q, endpoint %s", region, c.Endpoint)

@@ -22,7 +22,7 @@ type outgoing struct {
 
 	group, deduplication string // for FIFO queues and topics
 
-	err error // why it was not accepted; errNotSent before it was sent
+	err error // why it was not accepted; errNotSent until it is sent
 }
 
 var (
@@ -30,7 +30,7 @@ var (
 	errNotTaken = errors.New("the service has not reported its result")
 )
 
-// oneGroup is the group of messages without one: their order is kept.
+// oneGroup is the group of messages without one, whose order is then kept.
 const oneGroup = "millpond"
 
 // outgoing encodes a message, and checks its size.
@@ -55,19 +55,19 @@ func (p *publisher) outgoing(t target, msg *message.Message) (*outgoing, error) 
 		o.size += a.Size(name)
 	}
 	if most, _ := t.limits(); o.size > most {
-		return nil, fmt.Errorf("%w: it has %d bytes with its attributes, the limit is %d: make it smaller, store the payload elsewhere, or raise the queue's MaximumMessageSize",
+		return nil, fmt.Errorf("%w: it has %d bytes with its attributes, and the limit is %d: make it smaller, store the payload elsewhere, or raise the queue's MaximumMessageSize",
 			ErrTooLarge, o.size, most)
 	}
 	return o, nil
 }
 
-// longestOrderID is the length of the longest group and deduplication id.
+// longestOrderID is how long a group or deduplication id may be.
 const longestOrderID = 128
 
 const orderIDCharacters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
 
-// orderID returns value, or other if it is empty, in a valid form for a group or deduplication
-// id: an invalid one is replaced by its hash.
+// orderID returns value, or other if value is empty, in a valid form for a group or deduplication
+// id: an invalid id is replaced by its hash.
 func orderID(value, other string) string {
 	if value == "" {
 		value = other

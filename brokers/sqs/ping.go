@@ -11,8 +11,8 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 )
 
-// Ping sends one request to SQS, about a known queue, or else for a list of queues. The error
-// wraps brokers.ErrUnavailable, and [ErrDenied] or [ErrNoQueue] as well if that is the reason.
+// Ping sends SQS one request, about a known queue, or otherwise for a list of queues. The error
+// wraps brokers.ErrUnavailable, and also [ErrDenied] or [ErrNoQueue] if that is the reason.
 func (b *Broker) Ping(ctx context.Context) error {
 	b.mu.Lock()
 	url := b.asked

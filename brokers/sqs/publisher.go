@@ -15,7 +15,7 @@ import (
 	"github.com/millpond-go/millpond/internal/publishing"
 )
 
-// concurrentBatches bounds the concurrent requests of one Publish, without order.
+// concurrentBatches bounds the concurrent requests of one Publish without order.
 const concurrentBatches = 4
 
 // publisher sends messages in batches of up to ten. To a FIFO queue or topic it sends one batch
@@ -42,16 +42,16 @@ func newPublisher(b *Broker, logger watermill.LoggerAdapter) *publisher {
 	return p
 }
 
-// target is a queue or an SNS topic for publishing.
+// target is a queue or SNS topic to publish to.
 type target interface {
-	// send sends a batch, and returns the result of each message.
+	// send sends a batch, and returns each message's result.
 	send(ctx context.Context, batch []*outgoing) []error
 	limits() (messageBytes, batchBytes int)
 	ordered() bool
 	action() string // the IAM action
 }
 
-// outlet is a target for publishing.
+// outlet is a target as a publishing.Topic.
 type outlet struct {
 	*publisher
 	to target
@@ -100,8 +100,8 @@ func (p *publisher) deliverAll(ctx context.Context, t target, batches [][]*outgo
 }
 
 // deliver sends a batch, and repeats failed messages while that may help. With order it repeats
-// only a request that failed as a whole: otherwise later messages were accepted before the failed
-// one.
+// only a request that failed as a whole; otherwise later messages would have been accepted before
+// the failed one.
 func (p *publisher) deliver(ctx context.Context, t target, batch []*outgoing) bool {
 	pace := outage.Pace()
 	for {

@@ -25,12 +25,12 @@ type queue struct {
 	facts facts
 }
 
-// facts are the attributes of a queue that matter here.
+// facts are the queue attributes that matter here.
 type facts struct {
 	known       bool // false: GetQueueAttributes is not allowed
 	arn         string
 	visibility  time.Duration
-	maxReceives int // 0: without a redrive policy
+	maxReceives int // 0: there is no redrive policy
 	maxBytes    int
 }
 
@@ -64,7 +64,7 @@ func (b *Broker) queueOf(ctx context.Context, client *sqs.Client, name string) (
 	return q, nil
 }
 
-// forget makes queueOf look the queue up again.
+// forget makes queueOf look up the queue again.
 func (b *Broker) forget(q *queue) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -97,7 +97,7 @@ func (b *Broker) find(ctx context.Context, client *sqs.Client, name string) (*qu
 	return q, nil
 }
 
-// factsOf reads the attributes of a queue. A refusal is a valid answer.
+// factsOf reads a queue's attributes. A refusal is a valid answer.
 func factsOf(ctx context.Context, client *sqs.Client, url string) (facts, error) {
 	assumed := facts{visibility: defaultVisibility, maxBytes: defaultMaxBytes}
 	answer, err := client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{
@@ -122,7 +122,7 @@ func factsOf(ctx context.Context, client *sqs.Client, url string) (facts, error)
 	return f, nil
 }
 
-// maxReceives reads a redrive policy, where the number may be a text.
+// maxReceives reads a redrive policy, in which the number may be a text.
 func maxReceives(policy string) int {
 	var p struct {
 		Max any `json:"maxReceiveCount"`
@@ -137,8 +137,8 @@ func maxReceives(policy string) int {
 	return n
 }
 
-// deadLetters returns the name of the dead-letter queue of a queue that is created with a
-// delivery limit.
+// deadLetters returns the name of the dead-letter queue for a queue that is created with a delivery
+// limit.
 func deadLetters(name string) string {
 	base, fifo := strings.CutSuffix(name, fifoSuffix)
 	return queueName(base+"-dead-letters", fifo)
@@ -170,10 +170,10 @@ func (b *Broker) create(ctx context.Context, client *sqs.Client, name string) er
 	}
 	_, err := client.CreateQueue(ctx, &sqs.CreateQueueInput{QueueName: &name, Attributes: attributes})
 	if isCode(err, []string{"QueueNameExists", "QueueAlreadyExists"}) {
-		return nil // another client created it a moment ago
+		return nil // another client has just created it
 	}
 	if isCode(err, []string{"QueueDeletedRecently", "AWS.SimpleQueueService.QueueDeletedRecently"}) {
-		return fmt.Errorf("%w: it was deleted less than a minute ago, after which SQS lets it be made again: %w", brokers.ErrUnavailable, err)
+		return fmt.Errorf("%w: it was deleted less than a minute ago, and SQS lets it be created again only after a minute: %w", brokers.ErrUnavailable, err)
 	}
 	return explain("sqs:CreateQueue", err)
 }

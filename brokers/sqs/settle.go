@@ -15,7 +15,7 @@ import (
 	"github.com/millpond-go/millpond/internal/pause"
 )
 
-// change is a new visibility timeout of an item, from now on.
+// change is an item's new visibility timeout, from now on.
 type change struct {
 	item       *item
 	visibility time.Duration // whole seconds
@@ -28,7 +28,7 @@ type settling struct {
 	leave   context.Context // for settling requests; ends some time after draining
 }
 
-// changeVisibility sends up to ten changes, and returns the result of each.
+// changeVisibility sends up to ten changes, and returns each one's result.
 func (s *subscription) changeVisibility(ctx context.Context, changes []change) []error {
 	input := &sqs.ChangeMessageVisibilityBatchInput{QueueUrl: &changes[0].item.queue.url}
 	for i, c := range changes {
@@ -44,7 +44,7 @@ func (s *subscription) changeVisibility(ctx context.Context, changes []change) [
 	return eachEntry(len(changes), answer.Failed)
 }
 
-// deleteMessages sends up to ten deletes, and returns the result of each.
+// deleteMessages sends up to ten deletes, and returns each one's result.
 func (s *subscription) deleteMessages(ctx context.Context, items []*item) []error {
 	input := &sqs.DeleteMessageBatchInput{QueueUrl: &items[0].queue.url}
 	for i, it := range items {
@@ -65,7 +65,7 @@ func (s *subscription) all(n int, err error) []error {
 	return slices.Repeat([]error{err}, n)
 }
 
-// eachEntry assigns the failures of a batch to its entries.
+// eachEntry assigns a batch's failures to its entries.
 func eachEntry(n int, failed []types.BatchResultErrorEntry) []error {
 	errs := make([]error, n)
 	for _, f := range failed {
@@ -76,9 +76,9 @@ func eachEntry(n int, failed []types.BatchResultErrorEntry) []error {
 	return errs
 }
 
-// deleteAll deletes acked messages. It tries until SQS makes them visible to others. A message of
-// a group frees its slot only afterwards: a receive before the delete finds the group blocked,
-// and not every server answers it when the group is free.
+// deleteAll deletes acked messages. It tries until SQS makes them visible to others. A message of a
+// group frees its slot only after the delete: an earlier receive finds the group blocked, and not
+// every server answers it when the group is free.
 func (s *subscription) deleteAll(items []*item) {
 	grouped := 0
 	for _, it := range items {
@@ -92,7 +92,7 @@ func (s *subscription) deleteAll(items []*item) {
 	})
 }
 
-// giveBackAll makes messages visible to others. Those for which it fails are redelivered after
+// giveBackAll makes messages visible to others. Those for which that fails are redelivered after
 // the visibility timeout.
 func (s *subscription) giveBackAll(items []*item) {
 	s.eachQueue(items, func(items []*item) {
@@ -106,8 +106,8 @@ func (s *subscription) giveBackAll(items []*item) {
 	})
 }
 
-// untilFrom is the timeout to set now for an item that is given back. It is rounded up, so that
-// the redelivery is not early.
+// untilFrom is the timeout to set now for an item that is given back. It is rounded up, so that the
+// redelivery does not come early.
 func (it *item) untilFrom() time.Duration {
 	if it.from.IsZero() {
 		return 0
@@ -116,7 +116,7 @@ func (it *item) untilFrom() time.Duration {
 	return max(0, min(d, it.left().Truncate(time.Second)))
 }
 
-// eachQueue calls f for the items of each queue: the queue may have been created again.
+// eachQueue calls f with the items of each queue: the queue may have been created again.
 func (s *subscription) eachQueue(items []*item, f func([]*item)) {
 	for len(items) > 0 {
 		n := 1
@@ -128,8 +128,8 @@ func (s *subscription) eachQueue(items []*item, f func([]*item)) {
 	}
 }
 
-// persist sends a batch, and repeats failed items, until everything is done, refused, or no
-// longer hidden.
+// persist sends a batch, and repeats failed items, until everything is done, refused, or no longer
+// hidden.
 func (s *subscription) persist(what, action string, items []*item, send func(context.Context, []*item) []error) {
 	pace := outage.Pace()
 	for attempt := 1; ; attempt++ {
@@ -144,7 +144,7 @@ func (s *subscription) persist(what, action string, items []*item, send func(con
 			switch {
 			case err == nil:
 			case isGone(err):
-				// Another consumer has it, or has deleted it. A consumer that gets it again finds
+				// Another consumer has it, or has deleted it. If a consumer gets it again, it finds
 				// out.
 				s.Logger().Debug(what+": the message was already taken back", items[i].fields())
 			case isMissing(err): // its messages are gone, too

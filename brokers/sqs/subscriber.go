@@ -34,10 +34,9 @@ func newSubscriber(b *Broker, config brokers.SubscriberConfig) *Subscriber {
 	return s
 }
 
-// Subscribe finds the queue of a topic and group and returns its messages. The channel is
-// unbuffered: a message counts as delivered when it is received. Errors wrap
-// brokers.ErrClosed, [ErrNoQueue], [ErrDenied], [ErrGroups], or brokers.ErrUnavailable if
-// there is no answer in time.
+// Subscribe finds the queue for a topic and the group, and returns its messages. The channel is
+// unbuffered: a message counts as delivered when it is received. Errors wrap brokers.ErrClosed,
+// [ErrNoQueue], [ErrDenied], [ErrGroups], or brokers.ErrUnavailable if there is no answer in time.
 func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	q, err := s.ready(ctx, topic)
 	if err != nil {
@@ -54,14 +53,14 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 }
 
 // SubscribeInitialize creates queue, topic and subscription if that is configured, and otherwise
-// checks whether the queue exists. Its errors are those of Subscribe.
+// checks that the queue exists. Its errors are those of Subscribe.
 func (s *Subscriber) SubscribeInitialize(topic string) error {
 	_, err := s.ready(context.Background(), topic)
 	return err
 }
 
-// Receiving implements brokers.Receiver: a subscriber whose last receive failed gets nothing
-// until one succeeds, although the queue may answer others.
+// Receiving implements brokers.Receiver. A subscriber whose last receive failed gets nothing until
+// one succeeds, although the queue may answer others.
 func (s *Subscriber) Receiving() error {
 	return s.subscriptions.Receiving(func(sub *subscription) (string, error) {
 		return "sqs: topic " + sub.topic, sub.intake.trouble.Problem()
@@ -77,7 +76,7 @@ func (s *Subscriber) ready(ctx context.Context, topic string) (*queue, error) {
 	return s.broker.source(ctx, s.client, topic, s.config.Group)
 }
 
-// source finds the queue of a group for a topic.
+// source finds a group's queue for a topic.
 func (b *Broker) source(ctx context.Context, client *sqs.Client, topic, group string) (*queue, error) {
 	if topic == "" {
 		return nil, errNoTopicName
@@ -103,13 +102,13 @@ type reader struct {
 	calls int
 }
 
-// read notes a reader of a queue. A second group would take messages from the first.
+// read notes a queue's reader. A second group would take messages from the first.
 func (b *Broker) read(q *queue, group string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	r := b.readers[q.url]
 	if r.calls > 0 && r.group != group {
-		return fmt.Errorf("%w: %q is read by group %q, and %q would get only what that leaves: give each group a queue, with queue={topic}-{group} behind an SNS topic",
+		return fmt.Errorf("%w: %q is read by group %q, and %q would get only the rest: give each group a queue, with queue={topic}-{group} behind an SNS topic",
 			ErrGroups, q.name, r.group, group)
 	}
 	b.readers[q.url] = reader{group, r.calls + 1}
@@ -126,10 +125,10 @@ func (b *Broker) unread(q *queue) {
 	}
 }
 
-// Close stops the intake. It returns when every message is settled, or after
-// SubscriberConfig.DrainTimeout, and running receives have ended, which takes at most
-// Consume.Wait. It may be called many times, also at once, and always returns nil: messages that
-// cannot be settled are redelivered.
+// Close stops the intake. It returns when every message is settled or after
+// SubscriberConfig.DrainTimeout, and running receives have ended, which takes at most Consume.Wait.
+// It may be called again, and concurrently, and always returns nil: messages that cannot be settled
+// are redelivered.
 func (s *Subscriber) Close() error {
 	_ = s.subscriptions.Close() // never fails
 	s.broker.subscribers.Remove(s)

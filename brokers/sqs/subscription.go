@@ -12,14 +12,14 @@ import (
 	"github.com/millpond-go/millpond/internal/lanes"
 )
 
-// leaveTimeout bounds how long an ending subscription tries to settle messages with a result.
+// leaveTimeout bounds how long an ending subscription tries to settle messages that have a result.
 const leaveTimeout = 10 * time.Second
 
 // subscription is one call of Subscribe.
 //
-// Pollers receive messages into free slots. Each message is an item: it waits in its lane if it
-// has one, is handed out, and then settled by a batch of deletes or visibility changes. Until
-// then the keeper extends its visibility.
+// Pollers receive messages into free slots. Each message is an item: it waits in its lane if it has
+// one, is handed out, and then settled by a batch of deletes or visibility changes. Until then the
+// keeper extends its visibility.
 type subscription struct {
 	*handout.Desk
 
@@ -54,7 +54,7 @@ func newSubscription(ctx context.Context, s *Subscriber, topic string, q *queue)
 }
 
 // Run delivers until the intake ends, then drains. Running receives are not canceled: messages in
-// an unread answer stay hidden for the whole visibility timeout.
+// an unread answer would stay hidden for the whole visibility timeout.
 func (s *subscription) Run() {
 	defer s.Finish()
 	defer s.unread()

@@ -24,7 +24,7 @@ func (t *queueTarget) ordered() bool { return t.queue.fifo }
 
 func (*queueTarget) action() string { return "sqs:SendMessage" }
 
-// limits are the limits of the queue. A request may be as large as a message, but at least 256
+// limits are the queue's limits in bytes. A request may be as large as a message, but at least 256
 // KiB.
 func (t *queueTarget) limits() (messageBytes, batchBytes int) {
 	return t.queue.facts.maxBytes, max(t.queue.facts.maxBytes, defaultMaxBytes)
@@ -55,7 +55,7 @@ func (t *queueTarget) send(ctx context.Context, batch []*outgoing) []error {
 	return outcomes(len(batch), taken, answer.Failed)
 }
 
-// outcomes assigns the results of a batch to its messages.
+// outcomes assigns a batch's results to its messages.
 func outcomes(n int, taken []*string, failed []types.BatchResultErrorEntry) []error {
 	errs := slices.Repeat([]error{errNotTaken}, n)
 	for _, id := range taken {

@@ -64,7 +64,7 @@ func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber
 		return b.account.Source(ctx, topic, group)
 	}
 	return b.open.Subscriber(config, &wrapped.Subscriber{
-		Notice: "Nothing extends the visibility of a message: handler, claim, commit and hold have to fit into it; sqs:// extends it",
+		Notice: "Nothing extends the visibility of a message: handler, claim, commit and hold must fit into it; sqs:// extends it",
 		Initialize: func(ctx context.Context, topic string) error {
 			_, err := find(ctx, topic, config.Group)
 			return err
@@ -83,16 +83,16 @@ func (b *Broker) Subscriber(config brokers.SubscriberConfig) (message.Subscriber
 	})
 }
 
-// Capabilities describes SQS with watermill-aws: like the capabilities of package sqs, but
-// nothing extends a message's visibility, so that it is redelivered when that ends.
+// Capabilities describes SQS with watermill-aws. They are those of package sqs, but nothing extends
+// a message's visibility: when it ends the message is redelivered.
 func (b *Broker) Capabilities() brokers.Capabilities {
 	can := b.own.Capabilities()
 	can.SettleLimit = b.config.Consume.Visibility
 	return can
 }
 
-// Close closes the open subscribers, like Subscriber.Close, and then the publishers, which finish
-// their running calls. It may be called many times.
+// Close closes the open subscribers, as Subscriber.Close does, and then the publishers, which
+// finish their running calls. It may be called again.
 func (b *Broker) Close() error {
 	b.open.Close()
 	return b.own.Close()

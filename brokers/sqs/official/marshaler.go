@@ -11,12 +11,12 @@ import (
 )
 
 // Marshaler reads and writes watermill-aws's wire format, and accepts more than
-// DefaultMarshalerUnmarshaler: a UUID that is not text, attributes of any type, more metadata
-// than a message may have attributes, bytes that SQS refuses. It is safe for concurrent use.
+// DefaultMarshalerUnmarshaler: a UUID that is not text, attributes of any type, more metadata than
+// a message may have attributes, and bytes that SQS refuses. It is safe for concurrent use.
 //
 // A program that keeps its own watermill-aws subscribers and publishers can use it in their
-// configuration. A message without a UUID keeps none. The default uses SQS's MessageId, of which
-// a retrying producer creates two for one event.
+// configuration. A message without a UUID keeps none; watermill-aws's default uses SQS's MessageId,
+// of which a producer that retries creates two for one event.
 type Marshaler struct{}
 
 var (
@@ -24,8 +24,8 @@ var (
 	_ wmsqs.Unmarshaler = Marshaler{}
 )
 
-// Marshal returns body and attributes of a message. It fails if a metadata field has a name that
-// is reserved for the wire format.
+// Marshal returns a message's body and attributes. It fails if a metadata field has a name that is
+// reserved for the wire format.
 func (Marshaler) Marshal(msg *message.Message) (*types.Message, error) {
 	body, attributes, err := wire.Encode(msg)
 	if err != nil {
@@ -35,7 +35,7 @@ func (Marshaler) Marshal(msg *message.Message) (*types.Message, error) {
 }
 
 // Unmarshal returns the message as far as it can be read, and never fails: watermill-aws would
-// deliver an unreadable message to nobody.
+// never deliver an unreadable message.
 func (Marshaler) Unmarshal(m *types.Message) (*message.Message, error) {
 	msg, _ := wire.FromSQS(m)
 	return msg, nil

@@ -19,9 +19,9 @@ func init() {
 	brokers.DefaultMux().HandleCheck(Scheme, CheckURL)
 }
 
-// Open opens the broker that a URL names; the package documentation lists the parameters. One
-// error names all errors in the URL, without user info and without values that may be secret. It
-// is a brokers.Opener, for programs with a mux of their own.
+// Open opens the broker that a URL names. The package documentation lists the parameters. One error
+// lists everything that is wrong with the URL, without user info and without values that may be
+// secret. It is a brokers.Opener, for programs with a mux of their own.
 func Open(ctx context.Context, u *url.URL) (brokers.Broker, error) {
 	return urlmux.Open[brokers.Broker](ctx, u, ParseURL, New)
 }
@@ -29,8 +29,8 @@ func Open(ctx context.Context, u *url.URL) (brokers.Broker, error) {
 // CheckURL returns the errors of [Open] that need no request. It is a brokers.Checker.
 func CheckURL(u *url.URL) error { return urlmux.Parsed(ParseURL)(u) }
 
-// ParseURL returns the configuration of a URL, so that a program can change it before it calls
-// [New]. Its errors are those of [CheckURL].
+// ParseURL returns a URL's configuration, so that a program can change it before it calls [New].
+// Its errors are those of [CheckURL].
 func ParseURL(u *url.URL) (sqs.Config, error) {
 	config, err := sqs.ParseURL(u)
 	if err = errors.Join(err, refused(func(f foreign) (string, bool) {
@@ -55,7 +55,7 @@ var foreigners = []foreign{
 	},
 	{
 		"Consume.Linger", "linger", func(c *sqs.Config) bool { return c.Consume.Linger > 0 },
-		"watermill-aws receives and deletes messages one by one; of how to receive, visibility, wait and redelivery_delay can be chosen",
+		"watermill-aws receives and deletes messages one by one; visibility, wait and redelivery_delay can be chosen",
 	},
 }
 

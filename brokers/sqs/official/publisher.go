@@ -87,7 +87,7 @@ func (p *publisher) send(ctx context.Context, topic string, messages []*message.
 	return publishing.Failures("sqs/official", topic, messages, errs)
 }
 
-// bounded gives every request a deadline. Watermill-aws sets none.
+// bounded gives every request a deadline; watermill-aws sets none.
 func (b *Broker) bounded(stack *middleware.Stack) error {
 	return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("MillpondDeadline",
 		func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {

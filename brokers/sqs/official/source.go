@@ -28,8 +28,8 @@ const (
 	longestDelay = 12*time.Hour - time.Minute
 )
 
-// source is one Subscribe call, and one subscriber of watermill-aws with a worker for each
-// delivery that may be in flight. A worker receives one message and keeps it until it is settled.
+// source is one Subscribe call, and one subscriber of watermill-aws with a worker for each delivery
+// that may be in flight. A worker receives one message and keeps it until it is settled.
 type source struct {
 	account    account.Account
 	config     *sqs.Config
@@ -83,7 +83,7 @@ func (r reading) Close() error {
 }
 
 // receiveInput asks for one message at a time, so that none waits behind another while its
-// visibility runs out, and for all its attributes.
+// visibility runs out. It asks for all attributes.
 func (s *source) receiveInput(context.Context, wmsqs.QueueURL) (*awssqs.ReceiveMessageInput, error) {
 	return &awssqs.ReceiveMessageInput{
 		QueueUrl:                    &s.queue.URL,
@@ -95,7 +95,7 @@ func (s *source) receiveInput(context.Context, wmsqs.QueueURL) (*awssqs.ReceiveM
 	}, nil
 }
 
-// unmarshaler never fails: after an error watermill-aws would deliver the message to nobody.
+// unmarshaler never fails: after an error watermill-aws would never deliver the message.
 type unmarshaler struct{ source *source }
 
 func (u unmarshaler) Unmarshal(m *types.Message) (*message.Message, error) {
@@ -157,7 +157,7 @@ func seconds(d time.Duration) int32 {
 	return int32((d + time.Second - 1) / time.Second) // #nosec G115 -- at most 12 hours
 }
 
-// asNamed returns the URL of a queue, which is already known.
+// asNamed returns a queue's URL, which is already known.
 type asNamed struct{}
 
 func (asNamed) ResolveQueueUrl(_ context.Context, params wmsqs.ResolveQueueUrlParams) (wmsqs.QueueUrlResolverResult, error) { //nolint:revive,staticcheck // watermill-aws's spelling

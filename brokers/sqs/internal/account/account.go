@@ -1,6 +1,5 @@
-// Package account gives package official access to a broker of package sqs, so that both find
-// credentials, queues and topics in the same way, read the same facts of a message and explain
-// errors alike.
+// Package account gives package official access to a broker of package sqs. So both find
+// credentials, queues and topics, read the facts of a message, and explain errors in the same way.
 package account
 
 import (
@@ -19,22 +18,21 @@ type Account interface {
 	// AWS returns region, credentials and HTTP client.
 	AWS() aws.Config
 
-	// Source finds the queue of a group for a topic. It creates missing objects, if that is
-	// configured.
+	// Source finds a group's queue for a topic. It creates missing objects if that is configured.
 	Source(ctx context.Context, topic, group string) (Queue, error)
 
 	// Read notes that a group reads a queue, until unread is called.
 	Read(q Queue, group string) (unread func(), err error)
 
-	// Destination finds the queue, or the SNS topic, for publishing to a topic. It creates
-	// missing objects, if that is configured.
+	// Destination finds the queue, or the SNS topic, for publishing to a topic. It creates missing
+	// objects if that is configured.
 	Destination(ctx context.Context, topic string) (Destination, error)
 
 	// Decode returns a message, and the facts of this delivery of it.
 	Decode(topic string, q Queue, m *types.Message) (*message.Message, brokers.Delivery)
 
-	// Explain adds a fix and a sentinel to an error of a request. action is the IAM action that
-	// the request needs.
+	// Explain adds a fix and a sentinel to a request's error. action is the IAM action that the
+	// request needs.
 	Explain(action string, err error) error
 }
 
@@ -57,7 +55,7 @@ type Destination struct {
 type Outgoing struct {
 	Body                 string
 	Attributes           map[string]wire.Attribute
-	Group, Deduplication string // for FIFO queues and topics; else ""
+	Group, Deduplication string // for FIFO queues and topics; otherwise ""
 }
 
 // Of returns the account of a broker. Package sqs sets it.

@@ -1,5 +1,5 @@
-// Package cutoff cuts subscribers off from their server, for the tests of both adapters: to the
-// server, a subscriber that is cut off looks dead.
+// Package cutoff cuts subscribers off from their server, for the tests of both adapters: a
+// subscriber that is cut off looks dead to the server.
 package cutoff
 
 import (
@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// ErrCut is the error of requests of a subscriber that is cut off.
+// ErrCut is the error of requests from a subscriber that is cut off.
 var ErrCut = errors.New("the wire was cut")
 
 // Client sends requests, like an aws.HTTPClient.
@@ -16,8 +16,7 @@ type Client interface {
 	Do(r *http.Request) (*http.Response, error)
 }
 
-// Wires pass the requests of subscribers. The zero value cuts off none. It is safe for concurrent
-// use.
+// Wires pass subscribers' requests. The zero value cuts off none. It is safe for concurrent use.
 type Wires[S comparable] struct {
 	mu   sync.Mutex
 	dead map[S]bool

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// envelope is SNS's wrapper around a message for a queue, unless delivery is raw.
+// envelope is what SNS wraps around a message for a queue, unless delivery is raw.
 type envelope struct {
 	Type       string              `json:"Type"`
 	MessageID  string              `json:"MessageId"`

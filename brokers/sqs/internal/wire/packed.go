@@ -48,7 +48,8 @@ func (p *packed) add(name, value string) {
 	p.Encoded[base64.StdEncoding.EncodeToString([]byte(name))] = []byte(value)
 }
 
-// body returns the body for a payload. bare says that the packed attribute will be the only one.
+// body returns the body for a payload. bare says that there will be no attribute but the packed
+// one.
 func (p *packed) body(payload []byte, bare bool) string {
 	text := string(payload)
 	switch {
@@ -66,7 +67,7 @@ func (p *packed) body(payload []byte, bare bool) string {
 
 func (p *packed) marshal() (string, error) {
 	text, err := json.Marshal(p)
-	if err != nil { // maps of text and bytes can always be written
+	if err != nil { // maps of text and bytes always encode
 		return "", fmt.Errorf("wire: packing metadata: %w", err)
 	}
 	return string(text), nil
@@ -75,13 +76,13 @@ func (p *packed) marshal() (string, error) {
 func unmarshalPacked(text string) (packed, error) {
 	var p packed
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
-		return packed{}, fmt.Errorf("what it carries cannot be read: %w", err)
+		return packed{}, fmt.Errorf("its content cannot be read: %w", err)
 	}
 	return p, nil
 }
 
 var (
-	errBodyForm = errors.New("the body has a form that is not known")
+	errBodyForm = errors.New("the body has an unknown form")
 	// errForged: millpond never packs such a field, because it could not be published again.
 	errForged = errors.New("a field has a reserved name")
 )

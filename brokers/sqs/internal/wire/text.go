@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// isText reports whether SQS accepts s as a body or as the value of an attribute.
+// isText reports whether SQS accepts s as a body or as an attribute's value.
 func isText(s string) bool {
 	if !utf8.ValidString(s) {
 		return false
@@ -20,7 +20,7 @@ func isText(s string) bool {
 	return true
 }
 
-// longestName is the length of the longest name of an attribute.
+// longestName is how long an attribute's name may be.
 const longestName = 256
 
 const nameCharacters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."

@@ -1,7 +1,7 @@
 // Package wire converts Watermill messages to bodies and attributes of SQS and SNS messages and
 // back, in the format of watermill-aws's default marshalers, so that services on either read each
-// other's messages. It also covers what those refuse or drop: any message of any producer is
-// read, and parts that SQS cannot carry unchanged are packed, so that nothing is lost.
+// other's messages. It also covers what those refuse or drop: any producer's message is read, and
+// parts that SQS cannot carry unchanged are packed, so that nothing is lost.
 package wire
 
 import (
@@ -39,8 +39,8 @@ const (
 	typeBinary = "Binary"
 )
 
-// ErrReserved: a metadata field has the name of UUIDAttribute or PackedAttribute, so it could not
-// be distinguished from their content.
+// ErrReserved: a metadata field is named UUIDAttribute or PackedAttribute, so it could not be told
+// from their content.
 var ErrReserved = fmt.Errorf("wire: %w: metadata fields "+UUIDAttribute+" and "+PackedAttribute+" are reserved", brokers.ErrUnencodable)
 
 func isReserved(name string) bool { return name == UUIDAttribute || name == PackedAttribute }
@@ -52,13 +52,13 @@ type Attribute struct {
 	Binary []byte
 }
 
-// Size returns what an attribute counts towards the size limit of a message.
+// Size returns how many bytes an attribute counts towards a message's size limit.
 func (a Attribute) Size(name string) int {
 	return len(name) + len(a.Type) + len(a.Text) + len(a.Binary)
 }
 
-// Encode returns the body and the attributes of a message, without the metadata fields
-// named in except. There are at most MaxAttributes.
+// Encode returns a message's body and attributes, without the metadata fields named in except.
+// There are at most MaxAttributes.
 func Encode(msg *message.Message, except ...string) (body string, attributes map[string]Attribute, err error) {
 	for name := range msg.Metadata {
 		if isReserved(name) {
@@ -90,8 +90,8 @@ func Encode(msg *message.Message, except ...string) (body string, attributes map
 	return body, attributes, nil
 }
 
-// attach adds the packed attribute if it has content, and packs excess attributes: the last by
-// name, and trace context only after all others.
+// attach adds the packed attribute if it has content, and packs excess attributes: the last ones by
+// name, and trace context after all others.
 func (p *packed) attach(attributes map[string]Attribute) error {
 	if p.empty() && len(attributes) <= MaxAttributes {
 		return nil
@@ -124,8 +124,8 @@ func rank(name string) int {
 }
 
 // Decode returns the message of a body and its attributes, from any producer. Without a UUID the
-// UUID is empty. SNS's envelope, which it uses unless delivery is raw, is removed. If content
-// packed by another millpond cannot be read, the error says why, and the message has what could
+// UUID is empty. It removes SNS's envelope, which is there unless delivery is raw. If packed
+// content from another millpond cannot be read, the error says why, and the message has what could
 // be read: the body, and the attributes one by one.
 func Decode(body string, attributes map[string]Attribute) (*message.Message, error) {
 	if len(attributes) == 0 {
@@ -159,6 +159,6 @@ func Decode(body string, attributes map[string]Attribute) (*message.Message, err
 	return msg, nil
 }
 
-// isBinary reports whether the value is binary. An unknown type is text unless only bytes are
-// there.
+// isBinary reports whether the value is binary. An unknown type is text, unless there are only
+// bytes.
 func (a Attribute) isBinary() bool { return a.Text == "" && len(a.Binary) > 0 }
