@@ -41,8 +41,8 @@ type Config struct {
 // created. Subscribe refuses an existing consumer with another DeliveryLimit, or, if Ordered is
 // set, without it.
 type Consume struct {
-	// Consumer is the pattern for the name of the durable consumer, with {topic} and {group}. A
-	// name with characters that are not allowed in it gets a hash instead of them.
+	// Consumer is the pattern for the name of the durable consumer, with {topic} and {group}.
+	// Characters that are not allowed in a name become _, and a hash is appended.
 	Consumer string `config:"consumer" default:"{group}-{topic}"`
 
 	// AckWait is how long the server waits for a sign of life of an unsettled message, which a
@@ -61,7 +61,8 @@ type Consume struct {
 	StartAtNewest bool `config:"start" check:"oldest|newest"`
 
 	// RedeliveryDelay is the first pause before a nacked message is redelivered if its GiveBack
-	// sets none. It doubles with each delivery, up to 30 times itself and 30 seconds.
+	// sets none. It doubles with each delivery, up to the shorter of 30 seconds and 30 times
+	// itself.
 	RedeliveryDelay time.Duration `config:"redelivery_delay" default:"1s" check:"positive"`
 
 	// Unmarshal, if not nil, replaces the wire format for reading. If it returns an error or
