@@ -7,9 +7,9 @@ import (
 )
 
 // bounded is a context that ends some time after its first use. A member that leaves sends
-// something, one that stays mostly does not, and then the timer would cost more than all else.
+// something; one that stays mostly does not, and then a timer would cost more than everything else.
 type bounded struct {
-	parent context.Context //nolint:containedctx // it is one
+	parent context.Context //nolint:containedctx // this is a context
 	after  time.Duration
 
 	mu     sync.Mutex

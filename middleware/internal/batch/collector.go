@@ -1,6 +1,6 @@
 // Package batch lets concurrent deliveries share transactions. A collector groups the waiting
 // deliveries and passes the transaction from one to the next, each on its own goroutine. A
-// transaction begins with the deliveries that are there; nobody waits for more.
+// transaction begins with the deliveries that are waiting; none waits for more.
 package batch
 
 import (
@@ -16,14 +16,14 @@ import (
 
 // Config says how the deliveries of one consumer share transactions.
 type Config struct {
-	Size    int           // of a batch, at most
-	From    int           // with fewer deliveries in flight each runs alone
-	Places  int           // concurrent batches; a delivery that runs alone may take the place of one
-	Time    time.Duration // after which no further member begins
+	Size    int           // the most members of a batch
+	From    int           // with fewer deliveries in flight, each runs alone
+	Places  int           // how many batches may run at a time; a delivery that runs alone may take the place of one
+	Time    time.Duration // after this no further member begins
 	Claim   time.Duration // bounds the claim
 	Commit  time.Duration // bounds COMMIT
 	Handler time.Duration // a member's time; see round.hang
-	Ended   func(End)     // is called for each batch; may be nil
+	Ended   func(End)     // called for each batch; may be nil
 }
 
 // Collector collects the deliveries of one consumer. It is safe for concurrent use.
@@ -36,7 +36,7 @@ type Collector struct {
 	running  int // batches, and deliveries that run alone in the place of one
 	waiting  []*Seat
 	size     int    // the limit of the next batch; 0: not known yet
-	alone    int    // deliveries that have succeeded alone since size is 1
+	alone    int    // deliveries that have succeeded alone since size became 1
 	apart    string // why the handler runs alone from now on
 	tally    Tally
 }
@@ -44,8 +44,8 @@ type Collector struct {
 // Tally counts what became of the batches so far.
 type Tally struct {
 	Batches, Lost int
-	Left          int   // members that have left a batch
-	Why           error // the error of the last lost batch
+	Left          int   // members that left a batch
+	Why           error // the last lost batch's error
 }
 
 // Tally returns the consumer's tally.
@@ -58,7 +58,7 @@ func (c *Collector) Tally() Tally {
 // New returns a collector for a consumer.
 func New(store stores.Batcher, c Config) *Collector { return &Collector{store: store, config: c} }
 
-// Size is how many members the next batch may have; below 2 all run alone. why says what the
+// Size returns how many members the next batch may have; below 2 all run alone. why says what the
 // handler did that cannot be shared; "" if it may share.
 func (c *Collector) Size() (size int, why string) {
 	c.mu.Lock()
@@ -66,13 +66,13 @@ func (c *Collector) Size() (size int, why string) {
 	return c.size, c.apart
 }
 
-// Seat is a delivery's place. It belongs to the delivery's goroutine.
+// Seat is one delivery's place among the waiting ones. It belongs to the delivery's goroutine.
 type Seat struct {
 	collector *Collector
 	claim     stores.Claim
 	place     *place      // set if it runs alone in the place of a batch
 	over      bool        // Close was called
-	told      chan signal // signals that it must act on
+	told      chan signal // what it must act on
 	group     []*Seat     // the group that it leads
 	round     *round
 	member    stores.Member
@@ -89,7 +89,7 @@ const (
 )
 
 // Join takes a seat for a claim that may share a transaction. If alone is true the delivery makes
-// its own claim; otherwise it calls Wait. In both cases it calls Close.
+// its own claim; otherwise call Wait. In both cases call Close.
 func (c *Collector) Join(claim *stores.Claim) (s *Seat, alone bool) {
 	s = &Seat{collector: c}
 	c.mu.Lock()
@@ -105,7 +105,7 @@ func (c *Collector) Join(claim *stores.Claim) (s *Seat, alone bool) {
 	return s, false
 }
 
-// add has a delivery wait for a batch.
+// add lets a delivery wait for a batch.
 func (c *Collector) add(s *Seat) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,7 +117,7 @@ func (c *Collector) add(s *Seat) {
 	c.next()
 }
 
-// next begins a batch with the waiting deliveries, if there is a place. c.mu must be held.
+// next begins a batch with the waiting deliveries if there is a place. c.mu must be held.
 func (c *Collector) next() {
 	for c.running < c.config.Places && len(c.waiting) > 0 {
 		c.running++
@@ -145,14 +145,14 @@ func (c *Collector) take() []*Seat {
 	return group
 }
 
-// place is the place of a batch. It is free again after its time at the latest, so that slow
-// handlers do not block the waiting deliveries.
+// place is a batch's place. It is free again after Config.Time at the latest, so that slow handlers
+// do not block the waiting deliveries.
 type place struct {
 	collector *Collector
 	freed     atomic.Bool
 }
 
-// newPlace returns the place that next has taken.
+// newPlace returns the place that next took.
 func (c *Collector) newPlace() *place {
 	p := &place{collector: c}
 	time.AfterFunc(c.config.Time, p.free)
@@ -170,8 +170,8 @@ func (p *place) free() {
 	c.next()
 }
 
-// Wait waits until the delivery has the transaction of a batch, with its claim. It reports false
-// if the delivery must run alone; see Unwon. ctx bounds the calls that it makes for the whole batch.
+// Wait waits until the delivery has a batch's transaction, with its claim. It reports false if the
+// delivery must run alone; see Unwon. ctx bounds the calls that it makes for the whole batch.
 func (s *Seat) Wait(ctx context.Context) bool {
 	s.collector.add(s)
 	for {
@@ -191,20 +191,20 @@ func (s *Seat) Wait(ctx context.Context) bool {
 	}
 }
 
-// Unwon reports whether the batch did not win the claim. Unless the message is completed, the holder
-// of the key is not known before Ended.
+// Unwon reports whether the batch did not win the claim. Unless the message is completed, who holds
+// the key is not known before Ended.
 func (s *Seat) Unwon() bool { return s.round != nil && s.member == nil }
 
-// Ended waits for the end of the batch.
+// Ended waits until the batch has ended.
 func (s *Seat) Ended() { <-s.round.done }
 
-// Server returns the server of the batch.
+// Server returns the batch's server.
 func (s *Seat) Server() uint64 { return s.round.batch.Server() }
 
 // Member returns the delivery's part of the batch, or nil.
 func (s *Seat) Member() stores.Member { return s.member }
 
-// Close leaves the seat when the delivery's attempt is over. It may be called again.
+// Close leaves the seat once the delivery's attempt is over. It may be called again.
 func (s *Seat) Close(completed bool) {
 	if s.over {
 		return
@@ -225,10 +225,10 @@ func (s *Seat) Close(completed bool) {
 	c.next()
 }
 
-// tryAgain is how many deliveries run alone before sharing is tried again.
+// tryAgain is how many deliveries must succeed alone before sharing is tried again.
 const tryAgain = 256
 
-// learn notes that the handler runs alone from now on.
+// learn notes that the handler runs alone from now on, and why.
 func (c *Collector) learn(why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -239,8 +239,8 @@ func (c *Collector) learn(why string) {
 	c.waiting = nil
 }
 
-// adapt makes the next batches smaller after a lost batch, or one that did not reach all of its
-// members in time, and larger again after a complete one.
+// adapt makes the next batches smaller after a batch that was lost or did not reach all its members
+// in time, and larger again after a complete one.
 func (c *Collector) adapt(e *End) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

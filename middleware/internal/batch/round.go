@@ -10,26 +10,26 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// End is how a batch has ended.
+// End says how a batch ended.
 type End struct {
-	Size   int // claims that it won
-	Kept   int // members that it committed, or tried to
-	Unwon  int // claims that it did not win
+	Size   int // claims it won
+	Kept   int // members it committed, or tried to commit
+	Unwon  int // claims it did not win
 	Failed int // members whose handler failed
-	Apart  int // members that need a transaction of their own
+	Apart  int // members that need their own transaction
 	Late   int // members that did not begin in time, or before the batch was lost
 
 	Interrupted bool   // the database interrupted a member
-	Why         string // the reason of Apart
+	Why         string // why members are Apart
 	Lost        error  // why nothing was committed, or the commit is unknown
 	Took        time.Duration
 }
 
-// errHung is why a batch is lost when a handler keeps its transaction.
+// errHung: a batch is lost because a handler keeps its transaction.
 var errHung = errors.New("a handler did not return in time")
 
-// round is one batch on its way from member to member. Its first fields never change, turn
-// changes from member to member, and the end is written once.
+// round is one batch on its way from member to member. Its first fields never change, turn changes
+// with each member, and end is written once.
 type round struct {
 	collector *Collector
 	batch     stores.Batch
@@ -49,7 +49,7 @@ type round struct {
 type turn struct {
 	timer *time.Timer
 	next  int       // of round.seats
-	begun time.Time // when the running member began
+	begun time.Time // when the current member began
 	late  bool      // no other member begins
 	over  bool
 	lost  error
@@ -117,8 +117,8 @@ func (r *round) pass(parent context.Context) {
 	r.finish(parent, lost, kept > 0)
 }
 
-// finish ends the transaction. Its connection is closed if a function of the program, such as a
-// tracer, panics on the way.
+// finish ends the transaction. If a function of the program, such as a tracer, panics meanwhile,
+// its connection is closed.
 func (r *round) finish(parent context.Context, lost error, commit bool) {
 	ctx, cancel := context.WithTimeout(parent, r.collector.config.Commit)
 	defer cancel()
@@ -132,9 +132,9 @@ func (r *round) finish(parent context.Context, lost error, commit bool) {
 	}()
 	if lost != nil || !commit {
 		if result = lost; lost != nil {
-			result = errors.Join(stores.ErrNotCommitted, lost) // the error of a leaving member does not say that
+			result = errors.Join(stores.ErrNotCommitted, lost) // a leaving member's error does not say that
 		}
-		_ = r.batch.Rollback(ctx) // else its connection is closed
+		_ = r.batch.Rollback(ctx) // if this fails, its connection is closed
 		answered = true
 		return
 	}
@@ -148,7 +148,7 @@ func (r *round) finish(parent context.Context, lost error, commit bool) {
 	}
 }
 
-// stop ends the time of the batch.
+// stop stops the batch's timer.
 func (r *round) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -173,7 +173,7 @@ func (r *round) over(result error) {
 	}
 }
 
-// timeUp lets no other member begin. The running member has its handler's time and the time of a
+// timeUp lets no other member begin. The current member has its handler's time and the time of a
 // commit.
 func (r *round) timeUp() {
 	r.mu.Lock()
@@ -198,7 +198,7 @@ func (r *round) hang() {
 	r.over(errors.Join(stores.ErrNotCommitted, r.turn.lost))
 }
 
-// hung returns why the batch ended before its member did.
+// hung returns why the batch ended before its member did, or nil.
 func (r *round) hung() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,15 +10,15 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Verdict is the outcome of a member.
+// Verdict is a member's outcome.
 type Verdict struct {
-	Err   error // nil: committed, and proven
+	Err   error // nil: committed, with proof
 	Apart bool  // its message has not failed: it runs again, alone
 	Own   bool  // Err is the member's own: ask the member
 }
 
-// Keep keeps the effects of a handler that has succeeded, gives the transaction to the next
-// member, and waits for the end of the batch.
+// Keep keeps the effects of a handler that succeeded, gives the transaction to the next member, and
+// waits until the batch has ended.
 func (s *Seat) Keep(parent context.Context, outputs []stores.Output) Verdict {
 	r := s.round
 	ctx := &bounded{parent: parent, after: s.collector.config.Commit}
@@ -50,7 +50,7 @@ func (s *Seat) Keep(parent context.Context, outputs []stores.Output) Verdict {
 	return Verdict{Err: r.result, Apart: true}
 }
 
-// dropped returns why the member is not among the committed ones.
+// dropped returns why the member is not among the committed ones, or nil.
 func (s *Seat) dropped() error {
 	if d, ok := s.member.(stores.Droppable); ok {
 		return d.Dropped()
@@ -58,8 +58,8 @@ func (s *Seat) dropped() error {
 	return nil
 }
 
-// Leave undoes the effects of a handler, gives the transaction to the next member, and waits for
-// the end of the batch, which frees the key.
+// Leave undoes a handler's effects, gives the transaction to the next member, and waits until the
+// batch has ended, which frees the key.
 func (s *Seat) Leave(parent context.Context) Verdict {
 	r := s.round
 	ctx, cancel := context.WithTimeout(parent, s.collector.config.Commit)
@@ -74,8 +74,8 @@ func (s *Seat) Leave(parent context.Context) Verdict {
 	return r.failed(err)
 }
 
-// failed is the verdict of a member that failed. It may have failed because of rows of other
-// members: if those are not committed, the failure does not count, whoever lost the batch.
+// failed is the verdict on a member that failed. Rows of other members may be the reason. If those
+// are not committed, the failure does not count, whoever lost the batch.
 func (r *round) failed(err error) Verdict {
 	return Verdict{Err: err, Apart: r.result != nil || errors.Is(err, stores.ErrNotShared), Own: true}
 }
@@ -85,8 +85,8 @@ var (
 	errPanicked = fmt.Errorf("%w: a function of the program has panicked", stores.ErrBatchLost)
 )
 
-// settle ends a member's run, gives the transaction to the next one, and waits for the end of the
-// batch.
+// settle ends a member's run, gives the transaction to the next one, and waits until the batch has
+// ended.
 func (r *round) settle(parent context.Context, s *Seat, end func() error) error {
 	err := errPanicked
 	defer func() {

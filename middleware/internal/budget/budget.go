@@ -1,5 +1,5 @@
-// Package budget decides whether another attempt follows a failed one. It knows plain values
-// only: what was spent, what the policy allows, and the class of the failure.
+// Package budget decides whether another attempt follows a failed one. It uses only plain values:
+// what was spent, what the policy allows, and the class of the failure.
 package budget
 
 import (
@@ -26,7 +26,7 @@ func Counts(class stores.Class) bool {
 }
 
 // After returns what is spent after another attempt with this class. A suspect's attempt was
-// counted before it began.
+// already counted before it began.
 func (s Spent) After(class stores.Class, countedBefore bool) Spent {
 	switch counts := Counts(class); {
 	case counts && !countedBefore:
@@ -43,8 +43,8 @@ func (s Spent) After(class stores.Class, countedBefore bool) Spent {
 // All returns the number of attempts.
 func (s Spent) All() int { return s.Attempts + s.Uncounted }
 
-// Again decides whether another attempt follows one with this class, which s includes. If not,
-// the reason is for people.
+// Again decides whether another attempt follows one with this class, which s already includes. If
+// not, the reason is for people.
 func (l Limits) Again(class stores.Class, s Spent, age time.Duration) (again bool, reason string) {
 	counts := Counts(class)
 	switch {
@@ -53,7 +53,7 @@ func (l Limits) Again(class stores.Class, s Spent, age time.Duration) (again boo
 	case class == stores.ClassUnconfirmed:
 		return false, "the effect may have happened: an operator must find out"
 	case class == stores.ClassOutputs:
-		return false, "messages of the handler's that cannot be published"
+		return false, "the handler's messages cannot be published"
 	case counts && s.Attempts >= l.Attempts:
 		return false, fmt.Sprintf("%d of %d attempts failed", s.Attempts, l.Attempts)
 	case !counts && s.Uncounted >= l.Uncounted:
@@ -71,20 +71,19 @@ func (l Limits) Gone(seen stores.FailureState) bool {
 }
 
 // Shared reports whether the message was running beside other suspects when its process ended, or
-// still is: any of them may have ended it.
+// still is: any of them may have ended the process.
 func Shared(seen stores.FailureState) bool {
 	return seen.Presumed && seen.Class == stores.ClassInterrupted
 }
 
-// Patience says what to do while a codec or publisher refuses a message that has failed for good:
-// first wait; then give the message back as failed, so that a broker with a delivery limit
-// dead-letters it; then give up, for brokers without a limit.
+// Patience says what to do while a codec or publisher refuses a message that has failed for good.
+// First, wait. Then give the message back as failed, so that a broker with a delivery limit
+// dead-letters it. Then give up, for brokers without a limit.
 func (l Limits) Patience(age time.Duration) (wait, giveUp bool) {
-	return age < l.Age, age/2 >= l.Age // this does not overflow
+	return age < l.Age, age/2 >= l.Age // age/2 cannot overflow
 }
 
-// Backoff sets the pauses after failed attempts: Min after the first, doubling with each, at most
-// Max.
+// Backoff sets the pauses after failed attempts: Min after the first, doubled with each, up to Max.
 type Backoff struct{ Min, Max time.Duration }
 
 // Pause returns the pause after this many failures, with jitter.

@@ -21,20 +21,20 @@ var (
 
 const prefix = "millpond.outbox:"
 
-// Name is the name under which Watermill's router knows the publisher for a destination.
+// Name is the name under which Watermill's router knows a destination's publisher.
 func Name(destination string) string { return prefix + destination }
 
-// Destination undoes Name, and reports false for other publishers.
+// Destination undoes Name. It reports false for other publishers.
 func Destination(name string) (string, bool) { return strings.CutPrefix(name, prefix) }
 
-// Key is the context key of a *Run; the value is nil if the attempt takes no outputs.
+// Key is the context key of a *Run. The value is nil if the attempt takes no outputs.
 type Key struct{}
 
 // Run is one run of a handler.
 type Run struct {
 	make func(destination, topic string, position func(topic string, orderKey []byte) int, msg *message.Message) (stores.Output, error)
 
-	handler, topic string // the router's names in the handler's context
+	handler, topic string // the router's names, from the handler's context
 
 	mu        sync.Mutex
 	over      bool
@@ -42,17 +42,17 @@ type Run struct {
 	positions map[place]int
 }
 
-// place is the scope in which positions of outputs count.
+// place is the scope in which positions of outputs are counted.
 type place struct{ destination, topic, orderKey string }
 
-// New returns a run with the context of its handler. makeOutput makes an output of a message; it
-// is called until the run is over, by one goroutine at a time.
+// New returns a run with its handler's context. makeOutput makes an output from a message. It is
+// called until the run is over, by one goroutine at a time.
 func New(ctx context.Context, makeOutput func(destination, topic string, position func(topic string, orderKey []byte) int, msg *message.Message) (stores.Output, error)) *Run {
 	return &Run{make: makeOutput, handler: message.HandlerNameFromCtx(ctx), topic: message.SubscribeTopicFromCtx(ctx)}
 }
 
-// From returns the run of a context. If the context has travelled with a message to another
-// handler of a router, it is that handler's run.
+// From returns a context's run. If the context has travelled with a message to another handler of a
+// router, it is that handler's run.
 func From(ctx context.Context) (*Run, error) {
 	r, _ := ctx.Value(Key{}).(*Run)
 	if r == nil || r.handler != message.HandlerNameFromCtx(ctx) || r.topic != message.SubscribeTopicFromCtx(ctx) {

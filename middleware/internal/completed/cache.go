@@ -20,19 +20,19 @@ func KeyOf(k stores.Key) Key { return Key{k.Consumer, string(k.ID)} }
 // Fresh is how long the last server that answered is assumed to be the current one.
 const Fresh = 2 * time.Second
 
-// Cache remembers keys that are proven to be completed, with their fingerprint. A failover can
-// lose such a commit. So the cache is flushed when another server answers, or an earlier state of
-// one, or when the caller is in doubt, and it answers only while a known server has answered
+// Cache remembers keys that are proven to be completed, with their fingerprint. A failover can lose
+// such a commit. So the cache is flushed when another server answers, or an earlier state of the
+// same server, or when the caller is in doubt. It answers only while a known server has answered
 // recently.
 //
-// It has two generations: when the young one is full it becomes the old one, and the old one is
-// dropped. So it keeps at least half of its size, readers do not exclude each other, and a warm
-// cache adds without allocating. (An LRU list, whose order every reader changes, took twice the
-// time of the rest of a duplicate.)
+// It has two generations. When the young one is full it becomes the old one, and the previous old
+// one is dropped. So it keeps at least half of its size, readers do not exclude each other, and a
+// warm cache adds without allocating. (An LRU list, whose order every reader changes, took twice
+// the time of everything else for a duplicate.)
 type Cache struct {
 	size  int // of both generations; 0: off
 	ttl   time.Duration
-	began time.Time // the cache's clock
+	began time.Time // when the cache's clock began
 
 	mu         sync.RWMutex
 	young, old map[Key]known
@@ -42,8 +42,8 @@ type Cache struct {
 // server is the server that answered last.
 type server struct {
 	number uint64    // as in stores.Verdict; 0: unknown
-	since  time.Time // earlier requests may have reached another server
-	last   time.Time // the last request that it answered; zero: none since then
+	since  time.Time // requests before this may have reached another server
+	last   time.Time // the latest request that it answered; zero: none since then
 }
 
 type known struct {
@@ -63,8 +63,8 @@ func New(size int, ttl time.Duration) *Cache {
 	}
 }
 
-// Lookup reports whether the key is known to be completed for the same message, and in which
-// trace. It is false for another fingerprint, or one that cannot be compared: the store decides.
+// Lookup reports whether the key is known to be completed for the same message, and in which trace.
+// It reports false for another fingerprint, or one that cannot be compared: then the store decides.
 func (c *Cache) Lookup(k stores.Key, f stores.Fingerprint) (stores.TraceParent, bool) {
 	if c.size == 0 {
 		return stores.TraceParent{}, false
@@ -90,8 +90,8 @@ func (c *Cache) get(k Key) (known, bool) {
 	return entry, c.server.number == 0 || time.Since(c.server.last) <= Fresh
 }
 
-// Answered notes that a server answered a request made at asked, and reports whether it is
-// another server than before. Number 0 is an unknown server.
+// Answered notes that a server answered a request made at asked, and reports whether it is another
+// server than before. 0 is an unknown server.
 func (c *Cache) Answered(number uint64, asked time.Time) (changed bool) {
 	if number == 0 {
 		return false
@@ -120,7 +120,7 @@ func (c *Cache) Answered(number uint64, asked time.Time) (changed bool) {
 	return changed
 }
 
-// Add adds a key after a proven commit, or after a store called it completed; server is the one
+// Add adds a key after a proven commit, or after a store said it was completed. server is the one
 // that answered the claim.
 func (c *Cache) Add(k stores.Key, f stores.Fingerprint, t stores.TraceParent, server uint64) {
 	if c.size == 0 {

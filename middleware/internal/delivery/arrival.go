@@ -10,7 +10,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Arrival is a delivery as it came. It never changes.
+// Arrival is a delivery as it arrived. It never changes.
 type Arrival struct {
 	Claim   stores.Claim // without Take
 	Origin  Origin
@@ -27,7 +27,7 @@ type Arrival struct {
 	Contexts Contexts
 }
 
-// Origin is the place of a message at its broker.
+// Origin is where a message is at its broker.
 type Origin struct {
 	Topic       string
 	Coordinates string
@@ -41,15 +41,15 @@ type Unfit struct {
 	Err    error
 }
 
-// Retry is a parked message that a retry worker has reserved.
+// Retry is a parked message that a retry worker reserved.
 type Retry struct {
 	Row        stores.Retry
-	Read       time.Time // of Row, before the store was asked
+	Read       time.Time // when Row was read, before the store was asked
 	Reserve    time.Duration
 	Unreadable error // why it cannot be restored
 	Counted    bool  // its attempt is counted before Decode, which may end the process
 	Lent       int   // attempts to give back when this one ends in a known way
-	presumed   bool  // FailureState.Presumed before the attempt was counted
+	presumed   bool  // FailureState.Presumed, before the attempt was counted
 	Spent      bool  // the last attempt ended the process; only the copy is missing
 }
 
@@ -58,7 +58,7 @@ func (r *Retry) unreadable() bool { return r != nil && r.Unreadable != nil }
 // Contexts are the contexts of one delivery.
 type Contexts struct {
 	Shutdown context.Context //nolint:containedctx // the message's own: ends when the subscriber stops
-	Detached context.Context //nolint:containedctx // derived from Shutdown, without its end: for the store, the handler and hooks
+	Detached context.Context //nolint:containedctx // Shutdown without its end: for the store, the handler and hooks
 }
 
 // Policy says what becomes of messages whose handler fails.
@@ -71,25 +71,25 @@ type Policy struct {
 	OrderWait    time.Duration
 }
 
-// Consumer is the consumer of a delivery.
+// Consumer is a delivery's consumer.
 type Consumer interface {
 	// Known reports whether the consumer is registered.
 	Known() bool
 	// Register registers the consumer.
 	Register(ctx context.Context) error
-	// Suspects reports whether a delivery that looks like a first one may be a redelivery.
+	// Suspects reports whether a delivery that looks like the first may be a redelivery.
 	Suspects() bool
 	// Repeats returns the consumer's count of duplicates.
 	Repeats() *Repeats
-	// Forget makes all consumers register anew, because the tables were gone.
+	// Forget makes all consumers register again, because the tables were gone.
 	Forget()
 	// AdmitsStale returns why a message that is too old to be judged must be held instead of
-	// quarantined; nil: it may be quarantined.
+	// quarantined; nil: quarantine it.
 	AdmitsStale() error
 	// Forgotten returns the purge's watermark if a message without a row, taken by the broker at
-	// taken, is older; else zero.
+	// taken, is older, and otherwise zero.
 	Forgotten(taken time.Time) (time.Time, error)
-	// RegisterAgain registers all known consumers anew, after the server was replaced, restarted
+	// RegisterAgain registers all known consumers again, after the server was replaced, restarted
 	// or restored.
 	RegisterAgain(ctx context.Context) error
 }
@@ -105,7 +105,7 @@ type Handler interface {
 	Changed() bool
 	// Acked reports whether the handler acked the message itself.
 	Acked() bool
-	// Classify asks the program what kind of failure an error is; "" leaves it to the inbox.
+	// Classify asks the program for an error's class; "" leaves it to the inbox.
 	Classify(err error) stores.Class
 }
 
@@ -114,7 +114,7 @@ type Observer interface {
 	execute.Observer
 	LookStarts(ctx context.Context, k stores.Key) context.Context
 	LookEnds(ctx context.Context, v stores.Verdict, err error)
-	// Held is called before each pause. store: the reason would stop other deliveries, too.
+	// Held is called before each pause. store: the reason would also stop other deliveries.
 	Held(reason error, store bool, pause time.Duration)
 	// Complains is called when a codec or publisher refuses the message.
 	Complains(text string, why error)

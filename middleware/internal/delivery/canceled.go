@@ -7,18 +7,18 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// maxCancellations bounds how many canceled handlers are remembered.
+// maxCancellations bounds how many messages are remembered.
 const maxCancellations = 1024
 
 // cancellations remembers the messages whose handlers returned because their context ended. A
-// process shuts down once, so a second end of the same message has another cause: a middleware
+// process shuts down once, so a second time for the same message has another cause: a middleware
 // that ends each delivery.
 type cancellations struct {
 	mu   sync.Mutex
 	seen map[completed.Key]struct{}
 }
 
-// before reports whether it was called for the key before.
+// before notes the key, and reports whether it was already noted.
 func (c *cancellations) before(k stores.Key) bool {
 	key := completed.KeyOf(k)
 	c.mu.Lock()

@@ -9,7 +9,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// first returns the first state of a delivery.
+// first returns a delivery's first state.
 func (d *Delivery) first() next {
 	if unfit := d.arrival.Unfit; unfit != nil && unfit.Reason == "" {
 		return next{state: nameless}
@@ -17,7 +17,7 @@ func (d *Delivery) first() next {
 	return next{state: registering}
 }
 
-// register registers the consumer, and then settles what is known without asking.
+// register registers the consumer, and then settles what is known without asking the store.
 func (d *Delivery) register() next {
 	if !d.arrival.Consumer.Known() {
 		ctx, cancel := d.asks()
@@ -46,7 +46,7 @@ func (d *Delivery) asks() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(d.arrival.Contexts.Detached, d.core.Times.Claim)
 }
 
-// enter waits for the delivery's turn to ask, and begins anew.
+// enter waits for the delivery's turn to ask, and starts over.
 func (d *Delivery) enter() next {
 	if err := d.turn.Enter(errPaused); err != nil {
 		return next{state: givingBack, cause: err}
@@ -86,7 +86,7 @@ func (d *Delivery) claim() next {
 	return d.act(verdict)
 }
 
-// registerAgain begins anew at a server that may lack rows that the earlier one had.
+// registerAgain starts over at a server that may lack rows that the earlier one had.
 func (d *Delivery) registerAgain() next {
 	if d.execution.Open() {
 		d.rollBack(nil)
@@ -106,7 +106,7 @@ func (d *Delivery) act(v stores.Verdict) next {
 		return d.begin(v.Failure)
 	case stores.Duplicate:
 		d.core.Completed.Add(d.arrival.Claim.Key, v.Fingerprint, v.TraceParent, v.Server)
-		if d.end.Unsure { // the commit was unknown and had happened
+		if d.end.Unsure { // the commit was unknown, and had happened
 			return d.done(Completed)
 		}
 		return d.done(Duplicate)
@@ -116,7 +116,7 @@ func (d *Delivery) act(v stores.Verdict) next {
 		return next{state: keeping}
 	case stores.Deferred:
 		if v.Failure.Presumed {
-			return heldFor(errBegun) // it ends soon, if its process lives
+			return heldFor(errBegun) // it ends soon if its process is alive
 		}
 		d.turn.NotBefore(v.Failure.DueIn)
 		return heldFor(ErrDeferred)

@@ -1,10 +1,10 @@
 // Package delivery takes one delivery from its arrival to the result for the router. It is a
-// machine of few states; each is a function that does its work and returns the next state.
+// machine with few states. Each state is a function that does its work and returns the next state.
 //
 //	register → enter → (look) → claim → run → finish → (record) → done
 //
-// Holding a delivery is the only way back. The package knows no broker, router or database: it
-// uses its own interfaces and the contract of stores.
+// Only holding leads back. The package knows no broker, router or database: it uses its own
+// interfaces and the contract of stores.
 package delivery
 
 import (
@@ -45,7 +45,7 @@ type Letters interface {
 type Letter struct {
 	Message  keep.Message
 	Consumer stores.Consumer
-	Topic    string // the topic of the message
+	Topic    string // the message's topic
 	Class    stores.Class
 	Error    string
 	Attempts int

@@ -25,13 +25,13 @@ const (
 	NotNow      Result = "not_now"
 )
 
-// End is how a delivery has ended.
+// End says how a delivery ended.
 type End struct {
 	Result  Result
 	Reason  stores.Reason // why it is in quarantine
 	Outcome stores.Outcome
 	Verdict stores.Verdict
-	Cached  bool // a duplicate known without asking the store
+	Cached  bool // a duplicate, known without asking the store
 	Unsure  bool // its last commit had an unknown outcome
 	Runs    int
 
@@ -47,8 +47,8 @@ type End struct {
 	Err  error // for people
 
 	Up    error         // what the router gets; nil: it acks
-	Back  GiveBack      // how the broker gets it back, if Up is set
-	Panic *panics.Panic // a panic that goes on up
+	Back  GiveBack      // how the broker gets it back if Up is set
+	Panic *panics.Panic // a panic that goes on to the caller
 }
 
 // GiveBack is how a message is given back to its broker.

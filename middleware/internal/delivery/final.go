@@ -7,9 +7,9 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// keepFinal acks a message that has failed for good or was discarded. If the broker still had it
-// then, its row has no content, and the ack would drop the only copy. So the message is kept
-// first and, if it is a dead letter, copied. Until then the delivery is held.
+// keepFinal acks a message that has failed for good or was discarded. If the broker still had the
+// message at that time, its row has no content, and the ack would drop the only copy. So the
+// message is first kept and, if it is a dead letter, copied. Until then the delivery is held.
 func (d *Delivery) keepFinal() next {
 	seen := d.end.Verdict.Failure
 	if d.arrival.Retry != nil || seen.Content != stores.ContentNone {
@@ -40,8 +40,8 @@ func (d *Delivery) keepFinal() next {
 	return d.done(Final)
 }
 
-// copyBefore publishes the copy of a dead letter if the failed delivery did not. The last error
-// is in the row only.
+// copyBefore publishes a dead letter's copy if the failed delivery did not. Only the row has the
+// last error.
 func (d *Delivery) copyBefore(seen stores.FailureState) error {
 	if seen.Status != stores.StatusFailed {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// giveBack gives the delivery back without counting a failure. A message that the handler acked
-// is kept instead, because nobody redelivers it, even while the service stops.
+// giveBack gives the delivery back without counting a failure. A message that the handler acked is
+// kept instead, even while the service stops, because it will not be redelivered.
 func (d *Delivery) giveBack(cause error) next {
 	if d.leased() == nil || d.end.Runs == 0 { // under a lease the effect may have happened
 		d.uncount(cause)
@@ -46,7 +46,7 @@ func (d *Delivery) notNow(cause error) error {
 	return &NotNowError{Cause: cause, Held: d.turn.Held()}
 }
 
-// settle ends the row of a message that is kept elsewhere: nobody redelivers it.
+// settle ends the row of a message that is kept elsewhere and will not be redelivered.
 func (d *Delivery) settle(cause error, class stores.Class) {
 	if d.row.state.Version == 0 {
 		return

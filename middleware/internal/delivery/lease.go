@@ -9,8 +9,8 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Under a lease a delivery takes the path of a suspect: it looks, and counts its attempt before
-// the attempt begins. The record of the start is the lease.
+// Under a lease a delivery takes a suspect's path: it looks, and counts its attempt before it
+// begins. The record of the start is the lease.
 
 var (
 	errMayHaveHappened = errors.New("middleware: the outcome of the previous attempt is unknown: its effect may have happened, and AfterCrash is stop")
@@ -18,7 +18,7 @@ var (
 	errUncompleted     = errors.New("middleware: the effect has happened, and could not be completed")
 )
 
-// leased returns the execution if it is under a lease, else nil.
+// leased returns the execution if it is under a lease, and otherwise nil.
 func (d *Delivery) leased() execute.Leased {
 	l, _ := d.execution.(execute.Leased)
 	return l
@@ -28,13 +28,13 @@ func (d *Delivery) heldLease(version int64) stores.HeldLease {
 	return stores.HeldLease{Key: d.arrival.Claim.Key, Version: version, Holder: d.row.holder}
 }
 
-// takesOver reports whether the next change of the row takes over an expired lease. Its holder
-// may be renewing it at this moment.
+// takesOver reports whether the next change of the row takes over an expired lease. Its holder may
+// be renewing it right now.
 func (d *Delivery) takesOver() bool {
 	return d.leased() != nil && d.arrival.Retry == nil && d.row.counted == 0 && d.row.state.Presumed
 }
 
-// stillHolds reports whether the row may be locked, but not changed. Then the known end of the
+// stillHolds reports whether the row may be only locked, and not changed. Then the known end of the
 // run is recorded later: another run would repeat the effect unnoticed.
 func (d *Delivery) stillHolds() bool {
 	if d.leased() == nil || d.end.Runs == 0 || d.row.counted == 0 {
@@ -44,7 +44,7 @@ func (d *Delivery) stillHolds() bool {
 	return err != nil || v.Failure.Version == d.row.counted
 }
 
-// startLease records the start of an attempt. That record is its lease.
+// startLease records the start of an attempt. The record is its lease.
 func (d *Delivery) startLease(f *stores.Failure) error {
 	l := d.leased()
 	if d.row.started == 0 { // otherwise a start without an answer may still be written
@@ -55,14 +55,14 @@ func (d *Delivery) startLease(f *stores.Failure) error {
 	if err := d.write(f); err != nil {
 		return err
 	}
-	if fresh { // the message has only waited so far
+	if fresh { // so far the message has only waited
 		d.row.state.Age, d.row.read = 0, asked
 	}
 	l.Holds(d.heldLease(d.row.state.Version), asked, first)
 	return nil
 }
 
-// startAgain is startLease for an attempt that is counted but has not begun.
+// startAgain is startLease for an attempt that is already counted but has not begun.
 func (d *Delivery) startAgain() error {
 	f := d.newFailure(d.row.state.Class, errCrashed.Error())
 	f.Attempts += d.row.lent
@@ -82,7 +82,8 @@ func (d *Delivery) startAgain() error {
 	return nil
 }
 
-// unconfirmed returns why a message must not run again: its effect may have happened.
+// unconfirmed returns why a message must not run again, because its effect may have happened, or
+// nil.
 func (d *Delivery) unconfirmed() error {
 	l, s := d.leased(), &d.row.state
 	if l == nil || s.Version == 0 || s.Attempts+s.Uncounted == 0 {
@@ -98,15 +99,15 @@ func (d *Delivery) unconfirmed() error {
 	return d.forgotten()
 }
 
-// forgotten returns why it is too late for another attempt. A delivery that had to wait checks
-// again before it runs.
+// forgotten returns why it is too late for another attempt, or nil. A delivery that had to wait
+// checks again before it runs.
 func (d *Delivery) forgotten() error {
 	l, s := d.leased(), &d.row.state
 	if l == nil {
 		return nil
 	}
 	made := s.Attempts + s.Uncounted
-	if d.row.counted != 0 && d.end.Runs == 0 { // without this attempt, which has not begun
+	if d.row.counted != 0 && d.end.Runs == 0 { // this attempt, which has not begun, does not count
 		made--
 	}
 	limit, age := l.Terms().KeyLifetime, s.Age+time.Since(d.row.read)
@@ -132,7 +133,7 @@ func (d *Delivery) confirmed(class stores.Class) stores.Class {
 	}
 }
 
-// uncompleted ends the tries to complete a message whose effect has happened.
+// uncompleted stops trying to complete a message whose effect has happened.
 func (d *Delivery) uncompleted(cause error) next {
 	class := stores.ClassInterrupted
 	if errors.Is(cause, stores.ErrCommitUnknown) {

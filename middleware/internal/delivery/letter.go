@@ -10,9 +10,9 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Errors of copies of dead letters.
+// Errors about copies of dead letters.
 var (
-	// ErrRefusedForGood: Letters never accepts the message.
+	// ErrRefusedForGood: Letters will never accept the message.
 	ErrRefusedForGood = errors.New("middleware: refused for good")
 
 	errNoCopy   = errors.New("middleware: cannot publish the copy of a dead letter")
@@ -54,7 +54,7 @@ func (d *Delivery) copyLetter(f *stores.Failure) error {
 	return nil
 }
 
-// withoutCopy ends the tries to copy a dead letter that the publisher refuses.
+// withoutCopy stops trying to copy a dead letter that the publisher refuses.
 func (d *Delivery) withoutCopy(f *stores.Failure, why error) {
 	if d.refused.noCopy == nil {
 		d.refused.noCopy = why
@@ -63,7 +63,7 @@ func (d *Delivery) withoutCopy(f *stores.Failure, why error) {
 	f.Error = text.Note(f.Error, "no copy", why)
 }
 
-// copyLate ends the wait for a copy. It reports false for any other error, and for a retry worker
+// copyLate stops waiting for a copy. It reports false for any other error, and for a retry worker
 // that stops, because another one goes on.
 func (d *Delivery) copyLate(why error) bool {
 	if !errors.Is(why, errNoCopy) || d.arrival.Retry != nil && d.stopping() {
@@ -84,10 +84,10 @@ func (d *Delivery) waitedEnough(why error) bool {
 // again, under a class that says so. When it is due, the retry worker publishes the copy without
 // running the handler. The row keeps the attempt's error and cause.
 
-// uncopied prefixes the class of the last failure of such a message.
+// uncopied prefixes the class of such a message's last failure.
 const uncopied = "uncopied: "
 
-// failureClass returns the class without that prefix. No error of a program can have it.
+// failureClass returns the class without that prefix, which no error of a program can have.
 func failureClass(class stores.Class) stores.Class {
 	for strings.HasPrefix(string(class), uncopied) {
 		class = class[len(uncopied):]
@@ -95,8 +95,8 @@ func failureClass(class stores.Class) stores.Class {
 	return class
 }
 
-// uncopied reports whether the message only waits for its copy. It runs again once an operator
-// has given it a new budget.
+// uncopied reports whether the message only waits for its copy. It runs again once an operator has
+// given it a new budget.
 func (r *Retry) uncopied() bool {
 	if r == nil {
 		return false
@@ -112,7 +112,7 @@ func (d *Delivery) parkUncopied(f *stores.Failure, why error) {
 	d.complain("a dead letter has no copy yet", why)
 }
 
-// copyAlone returns the recorded failure of a message that only waits for its copy.
+// copyAlone returns the recorded failure of a message that only waits for its copy, and copies it.
 func (d *Delivery) copyAlone() (*stores.Failure, error) {
 	row := &d.arrival.Retry.Row
 	f := d.newFailure(failureClass(row.State.Class), row.LastError)
@@ -121,7 +121,7 @@ func (d *Delivery) copyAlone() (*stores.Failure, error) {
 	return f, d.copyLetter(f)
 }
 
-// unreadableCopy decides about the copy of a message that cannot be restored. If no attempt
+// unreadableCopy decides about the copy of a message that cannot be restored. If no attempt ever
 // restored it, it gets no copy.
 func (d *Delivery) unreadableCopy(f *stores.Failure, r *Retry) {
 	why := r.Unreadable

@@ -18,7 +18,7 @@ type Delivery struct {
 	turn      gate.Turn
 	mode      execute.Mode // of the execution
 	execution execute.Execution
-	outputs   []stores.Output // the handler's outputs, while its completion is tried again
+	outputs   []stores.Output // the handler's, while its completion is tried again
 	row       row
 	tries     tries
 	refused   refused
@@ -27,7 +27,7 @@ type Delivery struct {
 	end       End
 }
 
-// row is the state of the message, as the store returned it last.
+// row is the message's state as the store last returned it.
 type row struct {
 	state    stores.FailureState
 	read     time.Time // when state was read, by this process's clock
@@ -36,22 +36,22 @@ type row struct {
 	counted  int64     // the version in which this delivery's attempt was counted; 0: none
 	started  int       // the attempt of a start whose answer was lost
 	holder   string    // the holder of its lease
-	spent    bool      // the last attempt was counted and ended its process
+	spent    bool      // the last attempt was counted, and ended its process
 	mayCrash bool      // its last attempt had no known end when it was first read, so it runs alone
-	lent     int       // attempts of a shared run, given back when this one ends in a known way
+	lent     int       // attempts of a shared run, to give back when this one ends in a known way
 }
 
-// tries counts what one delivery has tried without success.
+// tries counts what one delivery tried without success.
 type tries struct {
 	interruptions int  // attempts that the database ended
-	immediate     int  // repetitions after contention
+	immediate     int  // runs repeated after contention
 	unrecorded    int  // failures that were not recorded because the row had changed
 	awaited       bool // the server has ended the failed attempt
 }
 
-// maxRuns is how often one delivery runs the handler when only the database failed. Then an
-// uncounted failure is recorded, so that no message keeps a consumer busy for ever, such as one
-// that crashes the server.
+// maxRuns is how often one delivery runs the handler while only the database fails. After that an
+// uncounted failure is recorded, so that no message, such as one that crashes the server, keeps a
+// consumer busy for ever.
 const maxRuns = 3
 
 // state is what a delivery does next.
@@ -68,14 +68,14 @@ const (
 	resolving                 // find out the outcome of an unknown commit
 	escaping                  // find out what a handler committed outside its transaction
 	recording                 // record a failed attempt
-	keeping                   // keep a message that had failed for good before
+	keeping                   // keep a message that had already failed for good
 	quarantining              // quarantine the message
 	holding                   // wait, and go back
 	givingBack                // give it back without a failure
 	done
 )
 
-// next is the result of a state.
+// next is a state's result.
 type next struct {
 	state  state
 	cause  error          // of a failure, a quarantine or an unknown commit
@@ -86,7 +86,7 @@ type next struct {
 	ended  *execute.Ended // for an attempt that may have escaped
 }
 
-// Process takes one delivery to its end; d is new or forgotten. A panic goes on up, as a
+// Process takes one delivery to its end. d is new or forgotten. A panic goes on to the caller as a
 // *panics.Panic, and so does runtime.Goexit; End then has the outcome.
 func (d *Delivery) Process(core *Core, a *Arrival, lane *gate.Lane) (end *End) {
 	if d.mode != a.Mode {
@@ -128,7 +128,7 @@ func (d *Delivery) Forget() {
 // Suspect reports whether the message's last attempt may have ended a process.
 func (d *Delivery) Suspect() bool { return d.row.suspect }
 
-// Attempt returns the number of the running attempt, from 1, as far as attempts are on record.
+// Attempt returns the number of the current attempt, from 1, as far as attempts are on record.
 func (d *Delivery) Attempt() int {
 	n := d.row.state.Attempts + d.row.state.Uncounted
 	if d.row.counted == 0 {
@@ -226,7 +226,7 @@ func (d *Delivery) done(r Result) next {
 	return next{state: done}
 }
 
-// hold waits before the next claim, without a connection. It is the only way back.
+// hold waits, without a connection, before the next claim. Only this state leads back.
 func (d *Delivery) hold(n next) next {
 	if n.back == entering {
 		d.execution.Close()
@@ -261,7 +261,8 @@ func (d *Delivery) hold(n next) next {
 	return next{state: givingBack, cause: n.why}
 }
 
-// waits holds the delivery before the next call of the store. It reports false if the delivery must be given back.
+// waits holds the delivery before the next call of the store. It reports false if the delivery must
+// be given back.
 func (d *Delivery) waits(why error) bool {
 	store := concernsStore(why)
 	return d.turn.Hold(gate.Reason{
@@ -273,7 +274,7 @@ func (d *Delivery) waits(why error) bool {
 // heldFor returns the next state of a delivery that cannot be decided now.
 func heldFor(why error) next { return next{state: holding, why: why, back: entering} }
 
-// concernsStore reports whether an error is about the store and not about the message.
+// concernsStore reports whether an error is about the store, not about the message.
 func concernsStore(err error) bool {
 	return errors.Is(err, stores.ErrUnavailable) || errors.Is(err, stores.ErrNotMigrated) || errors.Is(err, stores.ErrSchemaNewer)
 }
@@ -289,10 +290,10 @@ func (d *Delivery) unanswered(err error) error {
 	return err
 }
 
-// doubtsServer reports whether, after an error of the store, the next answer may come from
-// another server or an earlier state of it. That is so unless all connections are known to be
-// intact. A statement that was cut by its deadline leaves the doubt, because its connection is
-// closed; a wait for a connection leaves none.
+// doubtsServer reports whether, after an error of the store, the next answer may come from another
+// server or from an earlier state of this one. That is so unless all connections are known to be
+// intact. A statement that its deadline cut leaves the doubt, because its connection is closed. A
+// wait for a connection leaves none.
 func doubtsServer(err error) bool {
 	for _, known := range []error{stores.ErrBusy, stores.ErrInvalidKey, stores.ErrTooLarge, ErrInFlight} {
 		if errors.Is(err, known) {

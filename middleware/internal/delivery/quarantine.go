@@ -11,7 +11,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// quarantine keeps the whole message, so that it can be acked. Until then the delivery is held; a
+// quarantine keeps the whole message, so that it can be acked. Until then the delivery is held. A
 // message that cannot be kept is given back.
 func (d *Delivery) quarantine(n next) next {
 	cause, acked := n.cause, n.reason == stores.ReasonAckedEarly
@@ -78,8 +78,9 @@ func (d *Delivery) keep(reason stores.Reason, cause error) error {
 	return nil
 }
 
-// toldAs returns the id by which others know the effects of the message, if it is released. It
-// is made of what arrived: the number of its row is given again by a database that was set back.
+// toldAs returns the id under which others will know the message's effects if it is released. It is
+// derived from what arrived: a database that was restored to an earlier state gives out the number
+// of its row again.
 func (d *Delivery) toldAs(q *stores.Quarantined) []byte {
 	if d.leased() != nil && mayHaveRun(q.Reason) {
 		return q.ID
@@ -88,15 +89,15 @@ func (d *Delivery) toldAs(q *stores.Quarantined) []byte {
 	return fmt.Appendf(nil, "x:quarantine/%x", sha256.Sum256(append(append(identity[:], q.Fingerprint.Bytes()...), q.Reason...)))
 }
 
-// mayHaveRun reports whether a message quarantined for that reason may have run under its id. A
-// conflict is another message.
+// mayHaveRun reports whether a message quarantined for that reason may have run under its id. For a
+// conflict, the one that ran is another message.
 func mayHaveRun(r stores.Reason) bool {
 	return r == stores.ReasonAckedEarly || r == stores.ReasonTxCommitted || r == stores.ReasonStale
 }
 
-// identity distinguishes a message without an id from others in quarantine, by what arrived,
-// because a codec may encode it differently each time. It is keyed like a fingerprint, because it
-// reveals as much. Zero: the kept content distinguishes it.
+// identity tells a message without an id from others in quarantine, by what arrived, because a
+// codec may encode it differently each time. It is keyed like a fingerprint, because it reveals as
+// much. Zero: the kept content tells them apart.
 func (d *Delivery) identity(q stores.Quarantined) [sha256.Size]byte {
 	if d.core.Keep.Codec == nil || len(q.ID) > 0 {
 		return [sha256.Size]byte{}

@@ -32,8 +32,8 @@ func (d *Delivery) fail(cause error, class stores.Class) next {
 	return next{state: recording, cause: cause, class: class}
 }
 
-// record records a failed attempt and the new state of the message. Until it is recorded the
-// delivery is held: nothing is acked that is not kept.
+// record records a failed attempt and the message's new state. Until then the delivery is held: no
+// message is acked before it is kept.
 //
 // If another delivery or an operator changed the row meanwhile, nothing is recorded, and a new
 // claim decides.
@@ -68,9 +68,9 @@ func (d *Delivery) record(n next) next {
 	return n
 }
 
-// ownEnd waits until the server has ended the transaction of the failed attempt. It may still
-// hold the key after its connection was lost in the middle of a statement. It reports false if
-// something else keeps the failure from being recorded.
+// ownEnd waits until the server has ended the failed attempt's transaction, which may still hold
+// the key after its connection was lost in the middle of a statement. It reports false if something
+// else keeps the failure from being recorded.
 func (d *Delivery) ownEnd() bool {
 	if d.tries.awaited || d.end.Runs == 0 {
 		return false
@@ -106,7 +106,7 @@ func pendingFailure(s *stores.FailureState, p *Policy, class stores.Class, text 
 // message returns the message as it arrived.
 func (d *Delivery) message() keep.Message { return d.arrival.Handler.Message() }
 
-// addOrigin adds the place of the message at its broker.
+// addOrigin adds where the message is at its broker.
 func (d *Delivery) addOrigin(f *stores.Failure) {
 	f.Topic, f.Coordinates, f.OrderKey = d.arrival.Origin.Topic, d.arrival.Origin.Coordinates, d.arrival.Claim.OrderKey
 }

@@ -12,9 +12,9 @@ import (
 
 // A message that has failed for good is kept, and copied if configured, before its delivery is
 // acked. A codec or a publisher may refuse. No refusal runs the handler again, and every refusal
-// is bounded.
+// has a bound.
 
-// maxEncodings is how often one delivery calls a failing codec before the message is left to the
+// maxEncodings is how often one delivery calls a failing codec before it leaves the message to the
 // broker.
 const maxEncodings = 5
 
@@ -29,7 +29,7 @@ type refused struct {
 	late        error    // why it was not published in time
 	noCopy      error    // why there is no copy
 	said        []string // complaints already logged
-	waits       bool     // the row says failed and the broker keeps the message
+	waits       bool     // the row says failed, and the broker keeps the message
 }
 
 // refusedForGood reports whether trying again cannot help.
@@ -40,8 +40,8 @@ func refusedForGood(err error) bool {
 	return errors.Is(err, ErrRefusedForGood)
 }
 
-// notEncoded decides about a failure whose message the codec refused. With an error the codec is
-// called again.
+// notEncoded decides about a failure whose message the codec refused. If it returns an error, the
+// codec is called again.
 func (d *Delivery) notEncoded(f *stores.Failure, why error, acked bool) error {
 	d.refused.encodings++
 	asked := d.refused.encodings > maxEncodings
@@ -65,7 +65,7 @@ func (d *Delivery) notEncoded(f *stores.Failure, why error, acked bool) error {
 }
 
 // keepLater leaves a message that has failed for good, and cannot be kept or copied now, to the
-// broker: its row says so, and no redelivery runs the handler.
+// broker. Its row says so, and no redelivery runs the handler.
 func (d *Delivery) keepLater(f *stores.Failure, why error) {
 	d.refused.waits = true
 	f.Placement, f.Content = stores.PlacementRedelivered, d.without(stores.ContentNone)
@@ -87,9 +87,9 @@ func (d *Delivery) complain(text string, why error) {
 	d.arrival.Observer.Complains(text, why)
 }
 
-// refusedBefore handles a codec's refusal of a message that had failed for good, or was
-// discarded, before this delivery. c is the row's content if nothing will ever be kept; otherwise
-// the delivery goes on with n.
+// refusedBefore handles a codec's refusal of a message that had failed for good, or was discarded,
+// before this delivery. c is the row's content if nothing will ever be kept. Otherwise the delivery
+// goes on with n.
 func (d *Delivery) refusedBefore(seen stores.FailureState, why error) (c *stores.Content, n next) {
 	wait, giveUp := d.arrival.Policy.Patience(seen.Age)
 	switch {
@@ -105,9 +105,9 @@ func (d *Delivery) refusedBefore(seen stores.FailureState, why error) (c *stores
 
 var errNotEncoded = errors.New("middleware: the message is not kept in quarantine")
 
-// notQuarantined decides about a message for the quarantine that the codec refuses. It may be
-// given back as failed, because a broker that counts deliveries may dead-letter it. Otherwise the
-// codec is called again, unless refused.unkept forbids it.
+// notQuarantined decides about a message for the quarantine that the codec refuses. The message may
+// be given back as failed, because a broker that counts deliveries may dead-letter it. Otherwise
+// the codec is called again, unless refused.unkept forbids it.
 func (d *Delivery) notQuarantined(why error) (decided bool, n next) {
 	d.refused.encodings++
 	count := d.arrival.Origin.Count
@@ -129,7 +129,7 @@ func (d *Delivery) stopping() bool { return d.arrival.Contexts.Shutdown.Err() !=
 // brokerHasIt reports whether a nack brings the message back.
 func (d *Delivery) brokerHasIt() bool { return d.arrival.Retry == nil && !d.acked() }
 
-// unkept ends the calls of the codec for a message in quarantine, if the broker does not count
+// unkept stops calling the codec for a message in quarantine, if the broker does not count
 // deliveries. It reports false if a later delivery may call the codec again.
 func (d *Delivery) unkept(why error) bool {
 	if !errors.Is(why, errNotEncoded) {

@@ -35,18 +35,18 @@ func (d *Delivery) run() next {
 	return d.finish(outputs)
 }
 
-// changed reports whether an earlier run of this delivery has changed the payload in place.
+// changed reports whether an earlier run of this delivery changed the payload in place.
 func (d *Delivery) changed() bool { return d.end.Runs > 0 && d.arrival.Handler.Changed() }
 
-// acked reports whether the handler has acked the message itself.
+// acked reports whether the handler acked the message itself.
 func (d *Delivery) acked() bool { return d.end.Runs > 0 && d.arrival.Handler.Acked() }
 
-// ackedEarly reports whether the handler acked the message itself and nobody else has it.
+// ackedEarly reports whether the handler acked the message itself, so that nobody else has it.
 func (d *Delivery) ackedEarly() bool { return d.arrival.Retry == nil && d.acked() }
 
-// finish ends the attempt of a handler that has succeeded.
+// finish ends the attempt of a handler that succeeded.
 func (d *Delivery) finish(outputs []stores.Output) next {
-	d.outputs = outputs // for another try, also after an unknown commit that did not happen
+	d.outputs = outputs // for another try, and after an unknown commit that did not happen
 	acked := d.acked()  // read before the commit, because only an ack before it matters
 	end := d.execution.Finish(outputs)
 	switch {
@@ -66,8 +66,8 @@ func (d *Delivery) finish(outputs []stores.Output) next {
 	return next{state: resolving, cause: end.Err}
 }
 
-// undo rolls back for a reason. If the rollback fails the connection is closed, which ends the
-// attempt as well.
+// undo rolls back for a reason. If the rollback fails, the connection is closed, which also ends
+// the attempt.
 func (d *Delivery) undo(cause error) next { return d.failed(d.rollBack(cause), cause) }
 
 func (d *Delivery) rollBack(cause error) execute.Ended {
@@ -80,9 +80,9 @@ func (d *Delivery) rollBack(cause error) execute.Ended {
 
 // failed decides what follows an attempt that was not committed.
 //
-// If the handler went around its transaction it may have committed part of its effects, and the
+// If the handler went around its transaction, it may have committed part of its effects, and the
 // claim with them: running it again would double them, and dropping the message would lose the
-// rest. Interruptions by the database and contention are first tried again.
+// rest. Interruptions by the database, and contention, are first tried again.
 func (d *Delivery) failed(end execute.Ended, cause error) next {
 	if end.Lost {
 		return heldFor(ErrInFlight)
@@ -114,7 +114,7 @@ func (d *Delivery) failed(end execute.Ended, cause error) next {
 	return d.fail(cause, class)
 }
 
-// apart runs a handler again, alone, after it shared a transaction; that is no failure.
+// apart runs a handler again, alone, after it shared a transaction. That is no failure.
 func (d *Delivery) apart(cause error) next {
 	switch {
 	case d.leaving:
@@ -145,19 +145,19 @@ func (d *Delivery) escape(n next) next {
 	return d.failed(*n.ended, n.cause)
 }
 
-// resolve finds out the outcome of an unknown commit. If it did not happen the delivery claims
-// again, which is no failure of the handler.
+// resolve finds out the outcome of an unknown commit. If the commit did not happen, the delivery
+// claims again, which is no failure of the handler.
 func (d *Delivery) resolve(unknown error) next {
-	completed, can, err := d.execution.Resolve(d.arrival.Claim.Key) // else the next claim decides
+	completed, can, err := d.execution.Resolve(d.arrival.Claim.Key) // otherwise the next claim decides
 	switch {
 	case err != nil:
 		return next{state: holding, cause: unknown, why: err, back: resolving}
 	case can && completed:
-		// This attempt, another delivery since, or another message under the same id may have
+		// This attempt, another delivery since, or another message with the same id may have
 		// completed it: the claim decides.
 		return d.again()
 	}
-	d.end.Unsure = d.end.Unsure && !can // it did not happen
+	d.end.Unsure = d.end.Unsure && !can // the commit did not happen
 	switch {
 	case d.leased() != nil && d.runAgain(): // without the handler
 		return next{state: holding, cause: unknown, why: unknown, back: finishing}
@@ -179,8 +179,8 @@ func (d *Delivery) again() next {
 	return next{state: claiming}
 }
 
-// decided reports whether the handler's error decides about its message, even if the database
-// interrupted it as well.
+// decided reports whether the handler's error decides about its message, even if the database also
+// interrupted it.
 func decided(cause error) bool {
 	_, marked := budget.Marked(cause)
 	_, later := budget.Delayed(cause)
@@ -197,8 +197,8 @@ func unsayable(cause error) bool {
 	return false
 }
 
-// classify returns the class of an error: the handler's mark comes first, then the program's
-// policy, then the database's refusals.
+// classify returns an error's class. The handler's mark comes first, then the program's policy,
+// then the database's refusals.
 func (d *Delivery) classify(cause error, refused bool) stores.Class {
 	return d.confirmed(d.kind(cause, refused))
 }
@@ -221,7 +221,7 @@ func (d *Delivery) kind(cause error, refused bool) stores.Class {
 	return stores.ClassTransient
 }
 
-// classes has the classes of known errors; the first match counts.
+// classes has the classes of known errors. The first match counts.
 var classes = []struct {
 	err   error
 	class stores.Class
@@ -249,7 +249,7 @@ var classes = []struct {
 	{execute.ErrLeaseLost, stores.ClassTimeout},
 }
 
-// timedOut reports whether a deadline ended the message's context, such as that of a Timeout
+// timedOut reports whether a deadline ended the message's context, such as one from a Timeout
 // middleware around the inbox. Then the delivery cannot wait, and its failure is recorded;
 // otherwise the message would come back for ever.
 func (d *Delivery) timedOut() bool {

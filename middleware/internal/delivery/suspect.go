@@ -12,9 +12,9 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// A message can end the process that runs it, and then nobody counts the attempt. So the attempt
+// A message can end the process that runs it, and then its attempt is not counted. So the attempt
 // of a delivery that may be a redelivery is counted before it begins. First deliveries, which are
-// nearly all, do not pay for it.
+// nearly all, do not pay for this.
 
 // look looks up a suspect message, and counts the attempt that is about to begin.
 func (d *Delivery) look() next {
@@ -32,7 +32,7 @@ func (d *Delivery) look() next {
 		}
 	}
 	d.row.take = d.row.state.Version
-	if d.row.counted == 0 { // else an earlier turn of this delivery counted it
+	if d.row.counted == 0 { // otherwise an earlier turn of this delivery counted it
 		return d.count()
 	}
 	if !d.mayRun() {
@@ -49,7 +49,7 @@ func (d *Delivery) judged() (next, bool) {
 		return n, true
 	}
 	may, err := d.mayBegin(v)
-	if err == nil && may && d.row.state.Version == 0 { // the claim will find the row of the count, and not judge its age
+	if err == nil && may && d.row.state.Version == 0 { // the claim will find the row of the count, and not judge the message's age
 		v.PurgedThrough, err = d.arrival.Consumer.Forgotten(d.arrival.Claim.Time)
 		if !v.PurgedThrough.IsZero() {
 			v.Outcome, may = stores.Stale, false
@@ -65,9 +65,9 @@ func (d *Delivery) judged() (next, bool) {
 	return next{}, false
 }
 
-// mayRun waits until the attempt may begin. A message that may have ended a process runs alone,
-// without other suspects beside it, so that the next end has one cause. Under a lease every
-// attempt is counted first, and one that is no suspect does not wait.
+// mayRun waits until the attempt may begin. A message that may have ended a process runs with no
+// other suspect beside it, so that the next end has one cause. Under a lease every attempt is
+// counted first, and one that is no suspect does not wait.
 func (d *Delivery) mayRun() bool {
 	switch {
 	case d.row.mayCrash:
@@ -149,9 +149,9 @@ func (d *Delivery) count() next {
 	return next{state: claiming}
 }
 
-// besideOthers reports whether a message with an expired lease is taken over beside others. Under
-// a lease the first attempt is on record, and most that end with their process are innocent. So
-// that attempt is given back, and only the next one decides.
+// besideOthers reports whether a message with an expired lease is taken over beside others. Under a
+// lease the first attempt is on record, and most that end with their process are innocent. So that
+// attempt is given back, and only the next one decides.
 func (d *Delivery) besideOthers() bool {
 	s := &d.row.state
 	return d.leased() != nil && budget.Shared(*s) && s.Uncounted == 0
@@ -163,8 +163,8 @@ func (d *Delivery) crashed() next {
 	return d.fail(fmt.Errorf("%w, in the last of %d attempts", errCrashed, d.row.state.Attempts), stores.ClassCrash)
 }
 
-// maxCodecStarts is how often a codec is called for a message that ended its process too often:
-// the codec may be the cause, so its calls are counted, too.
+// maxCodecStarts is how often a codec is called for a message that ended its process too often. The
+// codec may be the cause, so its calls are counted too.
 const maxCodecStarts = 3
 
 // crashedEncoding is crashed for a codec that must be called before the failure is recorded.
@@ -183,7 +183,7 @@ func (d *Delivery) crashedEncoding() next {
 	return d.crashed()
 }
 
-// CountDecoding counts the attempt of a suspect message before a codec decodes it, because the
+// CountDecoding counts a suspect message's attempt before a codec decodes the message, because the
 // codec may have ended the process. A message without attempts left is decoded only for its copy,
 // maxCodecStarts times. It reports false if the message must not begin now.
 func (c *Core) CountDecoding(ctx context.Context, r *Retry, p *Policy) bool {
@@ -209,7 +209,7 @@ func (c *Core) CountDecoding(ctx context.Context, r *Retry, p *Policy) bool {
 	if err != nil {
 		return false
 	}
-	if s.Attempts+s.Uncounted == 0 { // the message has only waited until now
+	if s.Attempts+s.Uncounted == 0 { // until now the message only waited
 		s.Age, r.Read = 0, asked
 	}
 	s.Version, s.Presumed, s.Class, r.Counted, r.Lent = version, true, class, !r.Spent, lent
@@ -219,7 +219,7 @@ func (c *Core) CountDecoding(ctx context.Context, r *Retry, p *Policy) bool {
 	return true
 }
 
-// recordCount writes the count. If the answer is lost, the row says whether it was written: an
+// recordCount writes the count. If the answer is lost, the row shows whether it was written: an
 // attempt that did not begin must not count.
 func (c *Core) recordCount(ctx context.Context, f *stores.Failure) (int64, error) {
 	version, err := c.Rows.Record(ctx, *f)
@@ -249,7 +249,7 @@ func (c *Core) UncountDecoding(ctx context.Context, r *Retry, p *Policy) {
 	f := r.pendingFailure(p, stores.ClassInterrupted, errStopped)
 	f.Attempts -= 1 + r.Lent
 	f.Uncounted++
-	_, _ = c.Rows.Record(ctx, *f) // else it stays counted
+	_, _ = c.Rows.Record(ctx, *f) // if this fails it stays counted
 }
 
 var errStopped = errors.New("middleware: the retry worker stopped before the attempt began")
@@ -262,9 +262,9 @@ func (r *Retry) pendingFailure(p *Policy, class stores.Class, cause error) *stor
 }
 
 // presumption is what the row says if the process ends in the attempt that is about to begin. The
-// first one runs beside other suspects, any of which may end the process: it does not decide, and
-// is given back when a later one, alone, ends in a known way. If the later one ends its process,
-// too, both count for this message.
+// first such attempt runs beside other suspects, any of which may end the process. So it does not
+// decide, and is given back when a later one, which runs alone, ends in a known way. If the later
+// one also ends its process, both count for this message.
 func presumption(s *stores.FailureState) (class stores.Class, lent int, why error) {
 	switch {
 	case !s.Presumed:
@@ -303,8 +303,8 @@ func (d *Delivery) recordStart() error {
 	return d.write(f)
 }
 
-// uncount takes back an attempt that was counted before it began and then neither failed nor
-// succeeded. If that cannot be recorded within Times.Claim it stays counted.
+// uncount takes back an attempt that was counted before it began, and then neither failed nor
+// succeeded. If that cannot be recorded within Times.Claim, it stays counted.
 func (d *Delivery) uncount(cause error) {
 	if d.row.counted == 0 {
 		return

@@ -16,8 +16,8 @@ type Batches struct {
 	collector *batch.Collector
 }
 
-// InBatches returns the mode for the deliveries of one consumer. rows are asked about claims that a
-// batch has not won.
+// InBatches returns the mode for one consumer's deliveries. rows is asked about claims that a batch
+// did not win.
 func InBatches(alone *Transaction, rows stores.Failures, c *batch.Collector) *Batches {
 	return &Batches{alone: alone, rows: rows, collector: c}
 }
@@ -27,15 +27,15 @@ func (b *Batches) New() Execution {
 	return &inBatch{mode: b, inTransaction: inTransaction{mode: b.alone}}
 }
 
-// inBatch executes the attempts of one delivery, the first of them together with others. A
-// suspect's first attempt is not shared: its claim takes over the row that counted it.
+// inBatch executes one delivery's attempts, the first of them together with others'. A suspect's
+// first attempt is not shared: its claim takes over the row that counted it.
 type inBatch struct {
 	inTransaction
 
 	mode  *Batches
 	asked bool
 	seat  *batch.Seat
-	runs  bool          // in the transaction of a batch
+	runs  bool          // in a batch's transaction
 	last  stores.Member // the member whose run ended last; nil: it ran alone
 }
 
@@ -60,8 +60,8 @@ func (x *inBatch) Claim(c stores.Claim) (stores.Verdict, error) {
 	return v, err
 }
 
-// share waits for the transaction of a batch. It is observed as one claim, even if a claim alone
-// follows.
+// share waits for a batch's transaction. This counts as one claim for observers, even if the
+// delivery then claims alone.
 func (x *inBatch) share(c stores.Claim) (v stores.Verdict, err error) {
 	ctx := x.observer.ClaimStarts(x.parent, c)
 	x.runs = x.seat.Wait(ctx)
@@ -78,8 +78,8 @@ func (x *inBatch) share(c stores.Claim) (v stores.Verdict, err error) {
 	return v, nil
 }
 
-// look looks at a message whose claim a batch did not win: most are duplicates, and one round trip
-// without a transaction shows it. Otherwise look waits for the end of the batch.
+// look looks at a message whose claim a batch did not win. Most are duplicates, and one round trip
+// without a transaction shows it. Otherwise look waits until the batch has ended.
 func (x *inBatch) look(ctx context.Context, c stores.Claim) (v stores.Verdict, known bool) {
 	v, err := x.mode.rows.Look(x.asks(ctx), c.Key, c.Fingerprint)
 	if x.patience.stop("ClaimTimeout", err) == nil && v.Outcome == stores.Duplicate {
@@ -95,7 +95,7 @@ func (x *inBatch) asks(ctx context.Context) context.Context {
 
 // observed is a context with the values of an observer's context.
 type observed struct {
-	context.Context //nolint:containedctx // it is one
+	context.Context //nolint:containedctx // this is a context
 
 	values context.Context //nolint:containedctx // only Value uses it
 }
@@ -145,7 +145,7 @@ func (x *inBatch) Undo(cause error) Ended {
 // end the run twice.
 func (x *inBatch) ends() { x.runs, x.last = false, x.seat.Member() }
 
-// left returns how the delivery's part of a batch ended.
+// left says how the delivery's part of a batch ended.
 func (x *inBatch) left(v batch.Verdict, cause error) Ended {
 	x.leave(v.Err == nil)
 	end := Ended{Err: v.Err, Apart: v.Apart}

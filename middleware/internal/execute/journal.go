@@ -26,7 +26,7 @@ const maxSteps = 1000
 type journal struct {
 	store  stores.LeaseInbox
 	lease  stores.HeldLease
-	parent context.Context //nolint:containedctx // of the calls
+	parent context.Context //nolint:containedctx // for the calls
 	bound  time.Duration   // the timeout of each call
 
 	mu       sync.Mutex
@@ -36,7 +36,7 @@ type journal struct {
 	writing  sync.WaitGroup
 }
 
-// begin reserves a name, and returns the recorded result, if there is one.
+// begin reserves a name, and returns the recorded result if there is one.
 func (j *journal) begin(ctx context.Context, name string) (result []byte, found bool, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -69,7 +69,7 @@ func (j *journal) read(ctx context.Context) error {
 	var steps []stores.Step
 	err := j.insist(ctx, func(ctx context.Context) (err error) {
 		steps, err = j.store.Steps(ctx, j.lease)
-		return err //nolint:wrapcheck // it is wrapped below
+		return err //nolint:wrapcheck // wrapped below
 	})
 	if errors.Is(err, stores.ErrChanged) {
 		return fmt.Errorf("%w: another holder has begun since", ErrLeaseLost)
@@ -84,7 +84,7 @@ func (j *journal) read(ctx context.Context) error {
 	return nil
 }
 
-// record records a finished step. It tries until ctx, the handler's, ends, and at least once.
+// record records a finished step. It tries until the handler's ctx ends, and at least once.
 func (j *journal) record(ctx context.Context, s stores.Step) error {
 	j.mu.Lock()
 	if j.closed {
@@ -117,7 +117,7 @@ func (j *journal) insist(ctx context.Context, ask func(context.Context) error) e
 	}
 }
 
-// close refuses further steps, and waits for a record in progress.
+// close refuses further steps, and waits for a record that is being written.
 func (j *journal) close() {
 	j.mu.Lock()
 	j.closed = true

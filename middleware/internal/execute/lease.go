@@ -22,19 +22,19 @@ type Terms struct {
 	KeyLifetime time.Duration
 }
 
-// Leased is an execution whose claim is a lease. The lease is on record, with its attempt
-// counted, before Claim. If Finish fails, the effect has happened and only its completion is
-// missing: it may be called again.
+// Leased is an execution whose claim is a lease. The lease is on record, with its attempt counted,
+// before Claim. If Finish fails, the effect has happened and only its completion is missing: Finish
+// may be called again.
 type Leased interface {
 	Execution
 	Terms() Terms
 
 	// Holder returns a unique name for the next lease.
 	Holder() string
-	// Holds notes a recorded lease of this holder, by a request made at asked. first: the message
-	// had no record before.
+	// Holds notes that a request made at asked recorded this holder's lease. first: the message had
+	// no record before.
 	Holds(l stores.HeldLease, asked time.Time, first bool)
-	// Owns reports whether a start whose answer was lost was recorded. It renews the lease then.
+	// Owns reports whether a start whose answer was lost was recorded. If so, it renews the lease.
 	Owns(l stores.HeldLease) (bool, error)
 }
 
@@ -56,7 +56,7 @@ func (l *Lease) New() Execution {
 	return &underLease{mode: l, inTransaction: inTransaction{mode: l.completions}}
 }
 
-// underLease executes the attempts of one delivery. Its transaction is the one of a completion.
+// underLease executes one delivery's attempts. Its transaction is that of a completion.
 type underLease struct {
 	inTransaction
 
@@ -64,9 +64,9 @@ type underLease struct {
 	observer Observer
 	claim    stores.Claim
 	held     stores.HeldLease
-	until    time.Time // when the lease expires at the latest
+	until    time.Time // when the lease expires, at the latest
 	run      *run      // nil: no run has begun under the lease
-	failures int       // of the program's functions for the completion
+	failures int       // failures of the program's functions for the completion
 	first    bool      // no step can be on record
 }
 
@@ -109,8 +109,8 @@ func (x *underLease) Start(parent context.Context, o Observer) {
 	x.inTransaction.Start(parent, unobserved{})
 }
 
-// Claim implements Execution. The lease is held already, but may have expired, and only a claim
-// of the store finds what else forbids a run.
+// Claim implements Execution. The lease is already held, but may have expired, and only a claim
+// from the store finds what else forbids a run.
 func (x *underLease) Claim(c stores.Claim) (v stores.Verdict, err error) {
 	ctx := x.observer.ClaimStarts(x.parent, c)
 	v, err = x.begin(c)
@@ -260,8 +260,8 @@ func (x *underLease) writes() error {
 	return nil
 }
 
-// renew renews the lease between tries to complete, as long as the handler may run. The message
-// can be completed without renewal, too, until another holder takes it over.
+// renew renews the lease between tries to complete, as long as the handler may run. Even without
+// renewal the message can be completed, until another holder takes it over.
 func (x *underLease) renew() {
 	asked := time.Now()
 	if ttl := x.mode.terms.TTL; x.until.Sub(asked) < ttl-ttl/renewals && asked.Before(x.run.deadline()) {

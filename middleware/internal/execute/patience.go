@@ -10,17 +10,17 @@ import (
 )
 
 // patience bounds the store calls that a delivery makes one after the other. It uses one context
-// for all of them, and one timer for all deliveries of an execution, where context.WithTimeout
-// would create both for each call. The context of a call that took too long is canceled, and the
-// next call gets a new one.
+// for all of them, and one timer for all deliveries of an execution; context.WithTimeout would
+// create both for each call. If a call takes too long its context is canceled, and the next call
+// gets a new one.
 type patience struct {
 	ctx   context.Context //nolint:containedctx // handed out by start
 	alarm *alarm          // nil: none yet, or it has fired
-	limit time.Duration   // the timeout of the call; 0: none is running
+	limit time.Duration   // the current call's timeout; 0: no call is running
 }
 
-// alarm cancels the context of a call that takes too long. One that has fired is not used again:
-// it may still be about to cancel.
+// alarm cancels the context of a call that takes too long. One that has fired is not used again: it
+// may still be about to cancel.
 type alarm struct {
 	timer  *time.Timer
 	cancel context.CancelFunc // of patience.ctx
@@ -46,9 +46,9 @@ func (p *patience) start(parent context.Context, limit time.Duration) context.Co
 	return p.ctx
 }
 
-// stop ends the call, and returns its error, which says so if the call took too long. A timer
-// that has fired may not have canceled the context yet, so the next call must not get that
-// context. bound names the limit in the configuration.
+// stop ends the call, and returns its error, which says so if the call took too long. A timer that
+// has fired may not have canceled the context yet, so the next call must not get that context.
+// bound names the limit in the configuration.
 func (p *patience) stop(bound string, err error) error {
 	limit := p.limit
 	p.limit = 0
@@ -62,7 +62,7 @@ func (p *patience) stop(bound string, err error) error {
 	return &lateError{bound: bound, limit: limit, cause: err}
 }
 
-// end frees what start has made, but for the timer. The delivery may start again.
+// end frees what start made, except the timer. The delivery may start again.
 func (p *patience) end() {
 	if p.ctx == nil {
 		return
@@ -85,7 +85,7 @@ type lateError struct {
 }
 
 func (e *lateError) Error() string {
-	return fmt.Sprintf("middleware: the store was asked up to the limit InboxConfig.%s, %s: %s", e.bound, e.limit, text.Of(e.cause))
+	return fmt.Sprintf("middleware: the store did not answer within InboxConfig.%s, %s: %s", e.bound, e.limit, text.Of(e.cause))
 }
 
 func (e *lateError) Unwrap() []error { return []error{context.DeadlineExceeded, e.cause} }

@@ -17,8 +17,8 @@ import (
 // renewals is how often a lease is renewed within its TTL.
 const renewals = 3
 
-// run is the run of a handler under a lease. Goroutines that the handler leaves behind may use it
-// after its end.
+// run is a handler's run under a lease. Goroutines that the handler leaves behind may use it after
+// its end.
 type run struct {
 	mu     sync.Mutex
 	until  time.Time // when the lease expires
@@ -39,14 +39,14 @@ func newRun(until time.Time, steps *journal) *run {
 	return &run{until: until, steps: steps, stop: make(chan struct{}), stopped: make(chan struct{})}
 }
 
-// renewal says how the lease of a run is renewed.
+// renewal says how a run's lease is renewed.
 type renewal struct {
 	ttl    time.Duration
 	extend func(ctx context.Context) error
-	parent context.Context //nolint:containedctx // of the calls
+	parent context.Context //nolint:containedctx // for the calls
 }
 
-// begin returns the context of the handler, and starts the renewal of the lease.
+// begin returns the handler's context, and starts renewing the lease.
 func (r *run) begin(parent context.Context, how renewal) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
 	r.ctx, r.cancel = &runContext{ctx, r}, cancel
@@ -55,8 +55,8 @@ func (r *run) begin(parent context.Context, how renewal) context.Context {
 	return r.ctx
 }
 
-// renew renews the lease until the handler has returned or its time is over. If the lease cannot
-// be renewed, the handler's context ends some time before the lease does.
+// renew renews the lease until the handler has returned or its time is over. If the lease cannot be
+// renewed, the handler's context ends some time before the lease does.
 func (r *run) renew(ctx context.Context, cancel context.CancelCauseFunc, how renewal) {
 	defer close(r.stopped)
 	margin := how.ttl / 10
@@ -127,7 +127,7 @@ func (r *run) isOver() bool {
 func (r *run) cut() error {
 	if r.ctx != nil {
 		if err := context.Cause(r.ctx); errors.Is(err, ErrLeaseLost) {
-			return err //nolint:wrapcheck // it is ours
+			return err //nolint:wrapcheck // our own error
 		}
 	}
 	return nil
@@ -171,11 +171,11 @@ func (r *run) Once(name string, f func() ([]byte, error)) (result []byte, err er
 	return result, r.steps.record(r.ctx, stores.Step{Name: name, Result: result})
 }
 
-// lapsed returns why no further step may begin. A process that was suspended may come here before
-// its context ends, when the message is completed and its recorded steps are gone.
+// lapsed returns why no further step may begin, or nil. A process that was suspended may get here
+// before its context ends, when the message is completed and its recorded steps are gone.
 func (r *run) lapsed() error {
 	if r.ctx.Err() != nil {
-		return context.Cause(r.ctx) //nolint:wrapcheck // it is ours, or the delivery's
+		return context.Cause(r.ctx) //nolint:wrapcheck // ours, or the delivery's
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -193,7 +193,7 @@ func (r *run) completions() []func(context.Context) error {
 
 // runContext is the context of a handler under a lease.
 type runContext struct {
-	context.Context //nolint:containedctx // it is one
+	context.Context //nolint:containedctx // this is a context
 
 	run *run
 }
@@ -206,7 +206,7 @@ func (c *runContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// holder is the name of this process, and a counter for its leases.
+// holder is this process's name, and a counter for its leases.
 var holder = struct {
 	process string
 	leases  atomic.Int64

@@ -24,13 +24,13 @@ func InTransactions(store stores.Inbox, b Bounds) *Transaction {
 // New implements Mode.
 func (t *Transaction) New() Execution { return &inTransaction{mode: t} }
 
-// inTransaction executes the attempts of one delivery.
+// inTransaction executes one delivery's attempts.
 type inTransaction struct {
 	mode     *Transaction
-	parent   context.Context //nolint:containedctx // of all calls of the delivery
+	parent   context.Context //nolint:containedctx // for all calls of the delivery
 	observer Observer
 	patience patience
-	open     stores.Attempt // nil: none
+	open     stores.Attempt // nil: no attempt is open
 	last     stores.Attempt // the attempt that ended last
 }
 
@@ -85,7 +85,7 @@ func (x *inTransaction) emit(outputs []stores.Output) error {
 	if !ok {
 		return fmt.Errorf("%w: a %T cannot keep outputs", stores.ErrInvalidOutput, x.mode.store)
 	}
-	return to.Emit(outputs) //nolint:wrapcheck // it is the store's
+	return to.Emit(outputs) //nolint:wrapcheck // the store's own error
 }
 
 // Undo implements Execution.

@@ -1,9 +1,9 @@
 // Package gate decides which delivery may ask the store now. It knows no store: its callers
 // interpret the answers.
 //
-// A delivery that cannot be decided is held, without a connection. Too many of one consumer stop
-// that consumer's intake. A store that does not answer stops all intakes: one delivery at a time
-// asks for all. Messages that may have ended a process run one at a time.
+// A delivery that cannot be decided is held, without a connection. Too many held deliveries of one
+// consumer stop that consumer's intake. A store that does not answer stops all intakes: one
+// delivery at a time asks for all. Messages that may have ended a process run one at a time.
 package gate
 
 import (
@@ -18,12 +18,12 @@ var ErrFull = errors.New("middleware: Hold.Max deliveries were held all the time
 
 // Config sets how deliveries wait.
 type Config struct {
-	Limit              time.Duration // of one delivery
+	Limit              time.Duration // how long one delivery may be held
 	MinPause, MaxPause time.Duration // between two claims
-	Max                int           // held deliveries of a consumer at which its intake stops
+	Max                int           // how many held deliveries of a consumer stop its intake
 
-	Paused  func(reason error)        // is called when the intake pauses
-	Resumed func(after time.Duration) // is called when it resumes
+	Paused  func(reason error)        // called when the intake pauses
+	Resumed func(after time.Duration) // called when it resumes
 }
 
 // Gate is shared by all deliveries of an inbox. It is safe for concurrent use.
@@ -41,14 +41,14 @@ func New(c Config) *Gate {
 // Reason returns why the intake is paused, or nil.
 func (g *Gate) Reason() error { return g.intake.reason() }
 
-// Answered notes an answer of the store.
+// Answered notes that the store answered.
 func (g *Gate) Answered() { g.intake.resume() }
 
-// Lane returns a new lane, for the deliveries of one consumer. Held deliveries of one lane do not
-// stop another.
+// Lane returns a new lane, for one consumer's deliveries. Held deliveries of one lane do not stop
+// another.
 func (g *Gate) Lane() *Lane { return &Lane{limit: g.config.Max} }
 
-// Lane counts the held deliveries of a consumer.
+// Lane counts a consumer's held deliveries.
 type Lane struct {
 	limit int
 
@@ -80,7 +80,7 @@ func (l *Lane) hasRoom() bool {
 	return l.held < l.limit
 }
 
-// wait waits for room. It reports false if ctx ended before.
+// wait waits for room. It reports false if ctx ends first.
 func (l *Lane) wait(ctx context.Context) bool {
 	for {
 		l.mu.Lock()

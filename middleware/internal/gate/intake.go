@@ -9,14 +9,14 @@ import (
 	"github.com/millpond-go/millpond/internal/pause"
 )
 
-// intake pauses while the store does not answer: one delivery at a time asks, with growing
-// pauses, and the others wait for its answer. So a store that is down is not asked by each, and
-// one that comes back is not met by all at once.
+// intake pauses while the store does not answer: one delivery at a time asks, with growing pauses,
+// and the others wait for its answer. So a store that is down does not get a question from each of
+// them, and one that comes back does not get all at once.
 type intake struct {
 	config Config
 
 	paused atomic.Bool
-	probe  chan struct{} // full while a delivery is the one that asks
+	probe  chan struct{} // full while a delivery has the turn to ask
 
 	mu      sync.Mutex
 	news    []func() // functions still to be called
@@ -33,7 +33,7 @@ func newIntake(c Config) *intake {
 	return &intake{config: c, probe: make(chan struct{}, 1)}
 }
 
-// pause stops the intake for a reason, unless it is stopped already.
+// pause stops the intake for a reason, unless it is already stopped.
 func (i *intake) pause(reason error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -50,7 +50,7 @@ func (i *intake) pause(reason error) {
 	i.tell(func() { i.config.Paused(reason) })
 }
 
-// resume opens the intake after an answer of the store.
+// resume opens the intake after the store answered.
 func (i *intake) resume() {
 	if !i.paused.Load() {
 		return
@@ -68,8 +68,8 @@ func (i *intake) resume() {
 	i.tell(func() { i.config.Resumed(stood) })
 }
 
-// tell calls the functions one after the other. It releases the lock meanwhile, because they may
-// be the program's and call the intake.
+// tell calls the functions one after the other. It releases the lock meanwhile, because they may be
+// the program's and call the intake.
 func (i *intake) tell(news func()) {
 	i.news = append(i.news, news)
 	if i.telling {
@@ -102,9 +102,9 @@ func (i *intake) resumedSince(t time.Time) bool {
 	return i.resumed.After(t)
 }
 
-// wait returns when the intake is open, or when it is this caller's turn to ask. The caller then
-// ends its turn with done, so that one message's trouble does not keep the others from asking. ok
-// is false if ctx ended before.
+// wait returns when the intake is open, or when it is this caller's turn to ask. Then the caller
+// ends its turn with done, so that trouble with one message does not keep the others from asking.
+// ok is false if ctx ended first.
 func (i *intake) wait(ctx context.Context) (asking, ok bool) {
 	i.mu.Lock()
 	open := i.open
@@ -133,8 +133,8 @@ func (i *intake) wait(ctx context.Context) (asking, ok bool) {
 	return false, ok
 }
 
-// nextQuestion is shared by all that wait for a turn: otherwise deliveries with a hold limit
-// shorter than the pause would begin it anew each.
+// nextQuestion is shared by all that wait for a turn: otherwise each delivery with a hold limit
+// shorter than the pause would begin it again.
 func (i *intake) nextQuestion() time.Time {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -12,22 +12,22 @@ import (
 type Turn struct {
 	gate     *Gate
 	lane     *Lane
-	shutdown context.Context //nolint:containedctx // of all waits of the delivery
+	shutdown context.Context //nolint:containedctx // for all waits of the delivery
 
 	since   time.Time     // when it first had to wait
 	pause   time.Duration // the last one
-	due     time.Duration // the pause until it is due, as known last
+	due     time.Duration // the pause until it is due, as last known
 	paused  time.Time     // when it last paused the intake, or would have
-	asking  bool          // it is the one that asks while the intake is paused
+	asking  bool          // it has the turn to ask while the intake is paused
 	company company       // of the run, if it is a suspect
 }
 
-// Arrive returns the turn of a delivery; shutdown ends its waits.
+// Arrive returns a delivery's turn; shutdown ends its waits.
 func (g *Gate) Arrive(shutdown context.Context, lane *Lane) Turn {
 	return Turn{gate: g, lane: lane, shutdown: shutdown}
 }
 
-// Held returns how long the delivery has been waiting, including the claims in between.
+// Held returns how long the delivery has been waiting, with the claims in between.
 func (t *Turn) Held() time.Duration {
 	if !t.Waited() {
 		return 0
@@ -44,9 +44,9 @@ func (t *Turn) Next() time.Duration { return max(t.pause, t.due) }
 // NotBefore says that a claim is useless before due has passed.
 func (t *Turn) NotBefore(due time.Duration) { t.due = due }
 
-// Enter waits while the intake is paused or too many deliveries of the consumer are held. The
-// wait counts as being held. An error says why the delivery must be given back: ErrFull, the end
-// of shutdown, or paused if the intake is paused.
+// Enter waits while the intake is paused or too many of the consumer's deliveries are held. The
+// wait counts as being held. An error says why the delivery must be given back: ErrFull, the end of
+// shutdown, or paused if the intake is paused.
 func (t *Turn) Enter(paused error) error {
 	if t.gate.intake.paused.Load() && !t.asking && !t.awaitStore() {
 		return errors.Join(paused, context.Cause(t.shutdown))
@@ -68,11 +68,11 @@ func (t *Turn) Enter(paused error) error {
 // Reason describes why a delivery is held.
 type Reason struct {
 	Err   error
-	Store bool                      // the reason would stop other deliveries, too
-	Tell  func(pause time.Duration) // is called before the pause
+	Store bool                      // the reason would also stop other deliveries
+	Tell  func(pause time.Duration) // called before the pause
 }
 
-// Hold waits before the next claim. It reports false when the delivery must be given back: it was
+// Hold waits before the next claim. It reports false if the delivery must be given back: it was
 // held for the limit, or the service shuts down.
 func (t *Turn) Hold(why Reason) bool {
 	c := &t.gate.config
@@ -85,13 +85,13 @@ func (t *Turn) Hold(why Reason) bool {
 		return false
 	}
 	if left := c.Limit - t.Held(); wait > left {
-		// An early give-back might come back at once, again and again.
+		// A delivery given back earlier might come back at once, again and again.
 		t.sleep(left)
 		t.due = max(wait-max(left, 0), 0)
 		return false
 	}
 	why.Tell(wait)
-	// If others had no trouble after this one paused them, the trouble is this message's alone.
+	// If others had no trouble after this one paused them, the trouble is only about this message.
 	if why.Store && (t.paused.IsZero() || !t.gate.intake.resumedSince(t.paused)) {
 		t.paused = time.Now()
 		t.gate.intake.pause(why.Err)
@@ -99,28 +99,28 @@ func (t *Turn) Hold(why Reason) bool {
 		if ok := t.awaitStore(); !ok || t.asking {
 			return ok
 		}
-		// The store has answered others. The trouble may be this message's alone, so it waits for
-		// the rest of its normal pause.
+		// The store has answered others. The trouble may be only about this message, so it waits
+		// for the rest of its normal pause.
 		wait -= time.Since(begun)
 	}
 	return t.sleep(wait)
 }
 
-// Outlast keeps the waits that follow from ending at shutdown.
+// Outlast keeps later waits from ending at shutdown.
 func (t *Turn) Outlast() { t.shutdown = context.WithoutCancel(t.shutdown) }
 
-// Answered notes that the store has answered.
+// Answered notes that the store answered.
 func (t *Turn) Answered() {
 	t.gate.Answered()
 	t.stopAsking()
 }
 
-// Alone waits until no other suspect runs, so that messages that merely ran beside the culprit
-// are not counted again and again. It reports false if the delivery must be given back first.
+// Alone waits until no other suspect runs, so that messages that merely ran beside the culprit are
+// not counted again and again. It reports false if the delivery must be given back first.
 func (t *Turn) Alone() bool { return t.run(alone) }
 
-// Beside waits until no suspect runs alone or waits to do so. It reports false if the delivery
-// must be given back first.
+// Beside waits until no suspect runs alone or waits to do so. It reports false if the delivery must
+// be given back first.
 func (t *Turn) Beside() bool { return t.run(beside) }
 
 func (t *Turn) run(how company) bool {
@@ -167,7 +167,7 @@ func (t *Turn) begin() {
 	}
 }
 
-// bounded returns a context that ends with the time that the delivery may still be held.
+// bounded returns a context that ends when the delivery may no longer be held.
 func (t *Turn) bounded() (context.Context, context.CancelFunc) {
 	t.begin()
 	return context.WithTimeout(t.shutdown, t.gate.config.Limit-t.Held())
@@ -181,8 +181,8 @@ func (t *Turn) sleep(d time.Duration) bool {
 	return pause.Sleep(t.shutdown, d)
 }
 
-// awaitStore waits, as a held delivery, until the store has answered another delivery or it is
-// this delivery's turn to ask.
+// awaitStore waits, as a held delivery, until the store has answered another delivery or it is this
+// delivery's turn to ask.
 func (t *Turn) awaitStore() bool {
 	t.stopAsking()
 	ctx, cancel := t.bounded()

@@ -10,12 +10,12 @@ type company uint8
 
 const (
 	none   company = iota // not running
-	beside                // other suspects that also may run beside others
+	beside                // other suspects that may also run beside others
 	alone                 // no other suspect
 )
 
-// ward orders suspects: one that may have ended a process runs alone, the others run beside each
-// other. One that waits to run alone precedes those that have not begun.
+// ward orders suspects. One that may have ended a process runs alone; the others run beside each
+// other. One that waits to run alone goes before those that have not begun.
 type ward struct {
 	mu      sync.Mutex
 	alone   bool
@@ -33,7 +33,7 @@ func (w *ward) try(how company) bool {
 	return w.enterNow(how)
 }
 
-// enter waits until it can enter. It reports false if ctx ended before.
+// enter waits until it can enter. It reports false if ctx ends first.
 func (w *ward) enter(ctx context.Context, how company) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Message is a message as it arrived, or as a codec encoded it. What it refers to is immutable.
+// Message is a message as it arrived, or as a codec encoded it. What it refers to never changes.
 type Message struct {
 	UUID     string
 	Metadata map[string]string
@@ -29,8 +29,8 @@ func (m Message) size() int {
 	return size
 }
 
-// Codec transforms kept messages. Its functions are the program's. They change neither the UUID
-// nor the facts, except the key.
+// Codec transforms kept messages. Its functions are the program's. They change neither the UUID nor
+// the facts, except the key.
 type Codec struct {
 	Name           string
 	Encode, Decode func(context.Context, Message) (Message, error) // Decode may be nil
@@ -47,7 +47,7 @@ type Keeper struct {
 // CanPark reports whether a message can be run from its kept form.
 func (k *Keeper) CanPark(m Message) bool { return k.State(m) == stores.ContentKept }
 
-// State returns what is kept of a message, if its codec accepts it.
+// State returns what is kept of a message if its codec accepts it.
 func (k *Keeper) State(m Message) stores.ContentState {
 	switch {
 	case k.Off:
@@ -96,8 +96,8 @@ func (k *Keeper) Encode(ctx context.Context, m Message) (kept Message, codec str
 
 var errOtherCodec = errors.New("no such codec is configured")
 
-// Restore returns the message from its kept form. With an error, the message has the UUID and the
-// facts that no codec changes.
+// Restore returns a message from its kept form. With an error, the message has only the UUID and
+// the facts that no codec changes.
 func (k *Keeper) Restore(ctx context.Context, c stores.Content) (Message, error) {
 	kept := Message{UUID: c.UUID, Metadata: c.Metadata, Payload: c.Payload, Facts: c.Facts}
 	if c.Codec == "" {

@@ -8,7 +8,7 @@ import (
 	"github.com/millpond-go/millpond/internal/pause"
 )
 
-// alarm wakes one sleeper at the earliest set time.
+// alarm wakes one sleeper at the earliest time that was set.
 type alarm struct {
 	mu      sync.Mutex
 	at      time.Time // zero: not set

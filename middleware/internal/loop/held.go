@@ -13,10 +13,10 @@ type held[T any] struct {
 	items map[*reservation[T]]struct{}
 }
 
-// reservation is the reservation of one item.
+// reservation is one item's reservation.
 type reservation[T any] struct {
 	item T
-	at   time.Time // the request that reserved or renewed it last
+	at   time.Time // when the request was sent that reserved or renewed it last
 }
 
 func newHeld[T any]() *held[T] { return &held[T]{items: make(map[*reservation[T]]struct{})} }
@@ -64,7 +64,7 @@ func (h *held[T]) renew(reservations []*reservation[T], at time.Time) {
 	}
 }
 
-// renewed returns when a reservation was made or renewed last.
+// renewed returns when a reservation was made or last renewed.
 func (h *held[T]) renewed(r *reservation[T]) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()

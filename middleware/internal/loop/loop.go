@@ -1,5 +1,5 @@
-// Package loop asks for due work, hands it out to a bounded number of places, and sleeps when
-// there is none, until it is woken. It knows nothing of the work.
+// Package loop asks for due work, hands it out to a bounded number of places, and sleeps until it
+// is woken when there is none. It knows nothing about the work.
 package loop
 
 import (
@@ -10,8 +10,8 @@ import (
 	"github.com/millpond-go/millpond/internal/pause"
 )
 
-// A batch takes about batchTime: items of larger batches wait needlessly, and smaller batches ask
-// too often.
+// A batch takes about batchTime: in larger batches items wait needlessly, and smaller ones ask too
+// often.
 const (
 	batchTime  = time.Second
 	batchLimit = 512
@@ -19,8 +19,8 @@ const (
 	longestPause = 30 * time.Second
 )
 
-// Work is what a loop does. Ask, Begin, GiveBack and Failing are called by the goroutine of Run;
-// Renew and what Begin returns have goroutines of their own.
+// Work is what a loop does. Run's goroutine calls Ask, Begin, GiveBack and Failing. Renew, and what
+// Begin returns, run on their own goroutines.
 type Work[T any] struct {
 	// Ask reserves at most limit due items. Its context does not end with the loop, because
 	// reserved items must be given back.
@@ -28,11 +28,11 @@ type Work[T any] struct {
 	// Begin begins an item in a free place. It returns the rest of the work, which calls free once,
 	// when the place is free again. It returns nil if ctx ended before it could begin.
 	Begin func(ctx context.Context, item T, reserved time.Time) (rest func(free func()))
-	// Renew renews the reservations of items that have not begun or whose rest has not ended. It
-	// is called every Renewal.
+	// Renew renews the reservations of items that have not begun or whose rest has not ended. It is
+	// called every Renewal.
 	Renew   func(ctx context.Context, items []T) error
 	Renewal time.Duration
-	// GiveBack gives back items that did not begin, when the loop stops. ctx has ended.
+	// GiveBack gives back items that did not begin when the loop stops. ctx has ended.
 	GiveBack func(ctx context.Context, items []T)
 	// Failing is called when Ask begins to fail.
 	Failing func(err error)
@@ -47,15 +47,16 @@ type Loop[T any] struct {
 	held   *held[T]
 }
 
-// New returns a loop with a number of places that asks every poll while nothing is due.
+// New returns a loop with places places. While nothing is due it asks every poll.
 func New[T any](places int, poll time.Duration, w Work[T]) *Loop[T] {
 	return &Loop[T]{work: w, places: places, poll: poll, alarm: newAlarm(), held: newHeld[T]()}
 }
 
-// Wake makes the loop ask after a pause.
+// Wake makes the loop ask after in.
 func (l *Loop[T]) Wake(in time.Duration) { l.alarm.set(in) }
 
-// Run works until ctx ends. Then it begins nothing more, and returns when all begun work is done.
+// Run works until ctx ends. Then it begins nothing more, and returns when all work that has begun
+// is done.
 func (l *Loop[T]) Run(ctx context.Context) {
 	free := make(chan struct{}, l.places)
 	var busy sync.WaitGroup
@@ -89,8 +90,7 @@ func (l *Loop[T]) Run(ctx context.Context) {
 	}
 }
 
-// handOut begins each item as soon as there is a place. It reports false if the loop stops
-// before.
+// handOut begins each item as soon as there is a place. It reports false if the loop stops first.
 func (l *Loop[T]) handOut(ctx context.Context, batch []*reservation[T], free chan struct{}, busy *sync.WaitGroup) bool {
 	for i, r := range batch {
 		var rest func(func())
@@ -125,7 +125,7 @@ func (l *Loop[T]) renew(ctx context.Context) {
 	}
 }
 
-// next returns the limit of the next batch, given the time of the last one.
+// next returns the next batch's limit, given how long the last one took.
 func (l *Loop[T]) next(limit int, took time.Duration, n int) int {
 	switch {
 	case n < limit: // the due items may be too large for one batch

@@ -1,5 +1,5 @@
-// Package panics turns panics into errors that are cut, have no control characters, and say where
-// the panic happened.
+// Package panics turns panics into errors. Their text is cut, has no control characters, and says
+// where the panic happened.
 package panics
 
 import (
@@ -20,7 +20,7 @@ var ErrPanicked = errors.New("middleware: the handler panicked")
 // ErrExited: the handler exited its goroutine.
 var ErrExited = fmt.Errorf("%w: it exited its goroutine (runtime.Goexit)", ErrPanicked)
 
-// Panic is the value of a panic and its place.
+// Panic is a panic's value and its place.
 type Panic struct {
 	Value any
 	Text  string
@@ -33,7 +33,7 @@ const (
 	mostStack = 2 << 10
 )
 
-// Recovered is called by a deferred function with the result of recover.
+// Recovered is for a deferred function, with the result of recover.
 func Recovered(r any) *Panic {
 	if p, ok := r.(*Panic); ok { // already recovered further in
 		return p
@@ -79,7 +79,7 @@ func ours(function string) bool {
 	return strings.HasPrefix(function, inbox+".(*visit).") || strings.HasPrefix(function, inbox+"/internal/")
 }
 
-// CauseError is a panic as the cause of a failed attempt. It does not unwrap to the value,
+// CauseError is a panic as the cause of a failed attempt. It does not unwrap to the panic's value,
 // because a policy for errors is not one for panics.
 type CauseError struct{ *Panic }
 
@@ -97,7 +97,7 @@ func StackOf(err error) string {
 	return ""
 }
 
-// WithStack adds the stack of the panic that caused a failure to its kept text.
+// WithStack adds the stack of the panic that caused a failure to the failure's kept text.
 func WithStack(kept string, cause error) string {
 	stack := StackOf(cause)
 	if stack == "" {

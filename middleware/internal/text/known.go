@@ -9,8 +9,8 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Known is what an error says in millpond's own words, those of its sentinels. What a server or
-// a handler says is left out: it may hold values of messages.
+// Known returns what an error says in millpond's own words, those of its sentinels. It leaves out
+// what a server or a handler says, which may contain values of messages.
 func Known(err error) string {
 	var known []string
 	var look func(error)

@@ -1,5 +1,5 @@
-// Package text makes text of unknown origin fit for logs and storage: it cuts the text, and
-// quotes it if it contains control characters.
+// Package text makes text of unknown origin fit for logs and storage: it cuts it, and quotes it if
+// it contains control characters.
 package text
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Of returns the text of an error. Its method may be the program's, and panic.
+// Of returns an error's text. The error's method may be the program's, and panic.
 func Of(err error) (text string) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -23,7 +23,7 @@ func Of(err error) (text string) {
 	return err.Error()
 }
 
-// OfPanic returns the text of a panic's value. Its methods may be the program's, and panic.
+// OfPanic returns the text of a panic's value. The value's methods may be the program's, and panic.
 func OfPanic(value any) string {
 	switch v := value.(type) {
 	case string:
@@ -35,8 +35,7 @@ func OfPanic(value any) string {
 	}
 }
 
-// Printable returns the text of an error, as Shown does, because parts of it may come from a
-// message.
+// Printable returns an error's text, as Shown does, because parts of it may come from a message.
 func Printable(err error) string { return Shown(Of(err)) }
 
 // Shown cuts text, and quotes it if it contains control characters other than line breaks.
@@ -53,7 +52,7 @@ func Shown(s string) string {
 	return s
 }
 
-// Word cuts a name from outside, and quotes it if it is not harmless.
+// Word cuts a name from outside, and quotes it unless it is harmless.
 func Word(s string) string {
 	const shown = 100
 	if len(s) > shown {
@@ -62,7 +61,7 @@ func Word(s string) string {
 	return Quoted(s)
 }
 
-// Quoted returns s as it is if it is harmless, else quoted.
+// Quoted returns s unchanged if it is harmless, and otherwise quoted.
 func Quoted(s string) string {
 	for _, r := range s {
 		if !strconv.IsPrint(r) || r == '\uFFFD' {
@@ -80,7 +79,7 @@ var oneLine = strings.NewReplacer("\n", `\n`, "\t", " ")
 // Cut returns at most limit bytes of s.
 func Cut(s string, limit int) string { return s[:min(len(s), max(limit, 0))] }
 
-// Note appends a note to the kept text of an error, within stores.MaxErrorBytes.
+// Note appends a note to an error's kept text, within stores.MaxErrorBytes.
 func Note(s, what string, why error) string {
 	note := fmt.Sprintf(" [%s: %s]", what, Cut(OneLine(Printable(why)), stores.MaxHistoryErrorBytes))
 	return Cut(s, stores.MaxErrorBytes-len(note)) + note
