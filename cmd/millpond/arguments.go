@@ -18,7 +18,7 @@ func oneArgument(cmd *cobra.Command, args []string) error {
 	return usagef("%s takes one argument at most: leave out %q", cmd.CommandPath(), args[1])
 }
 
-// oneNumber is for commands that show one item.
+// oneNumber is the cobra.PositionalArgs of commands that show one item.
 func oneNumber(what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != 1 {

@@ -19,8 +19,8 @@ type auditRecord struct {
 	Reason text        `json:"reason,omitempty"`
 	consumerRecord
 	idRecord
-	Number int64  `json:"number"` // of the message, or the row of the quarantine
-	Before string `json:"before"` // the status before
+	Number int64  `json:"number"` // of the message, or of the row in quarantine
+	Before string `json:"before"` // the status before the decision
 	After  string `json:"after"`
 }
 

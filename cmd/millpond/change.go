@@ -13,7 +13,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// verb has what msg retry, discard and resolve differ in.
+// verb is what differs between msg retry, discard and resolve.
 type verb struct {
 	verb             stores.Verb
 	does, did, makes string // "retry", "changed", "due"
@@ -109,15 +109,15 @@ the selected messages.`,
 type changeRecord struct {
 	Verb        stores.Verb   `json:"verb"`
 	DryRun      bool          `json:"dry_run"`
-	Matching    int           `json:"matching"`             // matching messages at the start
-	More        bool          `json:"more"`                 // there were more than matching, which is a bound
+	Matching    int           `json:"matching"`             // how many messages matched at the start
+	More        bool          `json:"more"`                 // there were more than matching, which is then a bound
 	Causes      []causeRecord `json:"causes,omitempty"`     // for a dry run
 	Changed     int           `json:"changed"`              // by this call
-	Redelivered int           `json:"redelivered"`          // those of changed that wait for a redelivery, after msg retry
+	Redelivered int           `json:"redelivered"`          // how many of changed wait for a redelivery, after msg retry
 	Busy        int           `json:"busy"`                 // skipped: they are being processed
 	Reserved    int           `json:"reserved"`             // skipped: a retry worker has reserved them, and --break was not given
-	Missing     int           `json:"missing"`              // numbers without a message in such a state
-	Already     int           `json:"already,omitempty"`    // those of missing that already have the result
+	Missing     int           `json:"missing"`              // numbers that match no message in such a state
+	Already     int           `json:"already,omitempty"`    // how many of missing already have the result
 	Complete    bool          `json:"complete"`             // the command was not stopped before its end
 	StoppedBy   string        `json:"stopped_by,omitempty"` // what stopped it
 }
@@ -197,7 +197,7 @@ func (c *change) match(ctx context.Context, s store, f stores.Filter, r *changeR
 	return highest, err
 }
 
-// reserved counts the messages that a dry run would skip because they are reserved.
+// reserved counts the messages that a dry run would skip as reserved.
 func (c *change) reserved(ctx context.Context, s store, f stores.Filter, r *changeRecord) error {
 	f.Reserved = true
 	return c.ask(ctx, func(ctx context.Context) (err error) {
@@ -277,8 +277,8 @@ func (c *change) carryOut(ctx context.Context, s store, f stores.Filter, highest
 	return err
 }
 
-// batches changes one batch after the other, and passes each result to add. It does not interrupt
-// a running batch.
+// batches changes one batch after the other, and passes each result to add. It does not interrupt a
+// batch that is running.
 func (p *program) batches(
 	ctx context.Context, bar *progress, change func(ctx context.Context, after int64) (stores.Changed, error), add func(stores.Changed),
 ) error {
@@ -353,7 +353,7 @@ func matchNothing(n int) string {
 	return plural(n, "number") + " match no message"
 }
 
-// due reports the result of msg retry, which runs nothing itself.
+// due reports the result of msg retry, which itself runs nothing.
 func due(w io.Writer, r changeRecord) {
 	now := r.Changed - r.Redelivered
 	switch now {

@@ -46,7 +46,7 @@ type checkRecord struct {
 	File      string          `json:"file"`
 	Problems  []problemRecord `json:"problems"`
 	Config    string          `json:"config,omitempty"`   // what the service would run with, as YAML, without secrets
-	Warnings  []problemRecord `json:"warnings,omitempty"` // which are errors with --strict
+	Warnings  []problemRecord `json:"warnings,omitempty"` // these are errors with --strict
 	Connected bool            `json:"connected,omitempty"`
 	Notes     []string        `json:"notes,omitempty"`
 }
@@ -124,7 +124,7 @@ func recordsOf(problems []router.Problem) []problemRecord {
 	return records
 }
 
-// said names the origin of the problems: variables, or the file.
+// said names where the problems come from: variables, or the file.
 func (r *checkRecord) said() string {
 	var names []string
 	for _, problem := range r.Problems {
@@ -139,7 +139,7 @@ func (r *checkRecord) said() string {
 	return strings.Join(names, " and ")
 }
 
-// try adds the result of a check.
+// try adds a check's result.
 func (r *checkRecord) try(field string, c *router.Config, u router.URL, do func() (string, error)) {
 	note, err := do()
 	if err != nil {
@@ -163,7 +163,7 @@ func (r checkRecord) text(w io.Writer) {
 	for _, note := range r.Notes {
 		fmt.Fprintln(w, "# "+printable(note))
 	}
-	for _, problem := range r.Problems { // printed last, so that they are seen
+	for _, problem := range r.Problems { // printed last, so that people see them
 		fmt.Fprintln(w, printable(problem.line))
 	}
 }
@@ -186,7 +186,7 @@ func (p *program) tryBroker(ctx context.Context, u router.URL) (note string, err
 }
 
 // tryStore opens the store as the other commands do, so it neither creates a file nor applies a
-// migration. A file that the service will create is no error.
+// migration. A missing file that the service will create is no error.
 func (p *program) tryStore(ctx context.Context, c router.StoreConfig) (note string, err error) {
 	p.storeURL, p.warns = c.URL.Reveal(), true
 	address, err := p.existing()

@@ -47,7 +47,7 @@ func (p *program) whoami() string {
 	return cmp.Or(name, "unknown") + "@" + host
 }
 
-// confirm returns nil if the action was confirmed, on the terminal or by --yes.
+// confirm returns nil if the action was confirmed, at the terminal or with --yes.
 func (p *program) confirm(ctx context.Context, yes bool, what string) error {
 	if yes {
 		return nil
@@ -57,7 +57,7 @@ func (p *program) confirm(ctx context.Context, yes bool, what string) error {
 	}
 	fmt.Fprintf(p.err, "%s%s? [y/N] ", strings.ToUpper(what[:1]), what[1:])
 	answer := make(chan string, 1)
-	go func() { // a read of a terminal cannot be canceled; the program ends soon
+	go func() { // reading a terminal cannot be canceled; the program ends soon
 		line, err := bufio.NewReader(p.in).ReadString('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
 			line = ""

@@ -24,10 +24,10 @@ type console struct {
 	open                   func(ctx context.Context, url string) (store, error)
 	batch                  int // messages changed in one transaction
 	sayEvery               time.Duration
-	countLimit, causeLimit int // bounds of counts, and of the causes of a dry run
+	countLimit, causeLimit int // bounds of counts, and of the causes in a dry run
 }
 
-// store is what the program needs of a store.
+// store is what the program needs from a store.
 type store interface {
 	stores.Inspector
 	stores.Migrator

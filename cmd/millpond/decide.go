@@ -14,7 +14,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// ruling has what quarantine release, reject and reopen differ in.
+// ruling is what differs between quarantine release, reject and reopen.
 type ruling struct {
 	sqlstore.Ruling
 	verb  stores.Verb
@@ -38,7 +38,7 @@ undoes the rejection.`)
 var reopen = newRuling(stores.VerbReopen, "Undo rejections, so that the messages are held again", `Undo rejections: the messages are held in quarantine again, to be released or
 rejected. A release cannot be undone, because the message may have run.`)
 
-// decideRecord is the result for one row of quarantine release, reject and reopen.
+// decideRecord is the result of quarantine release, reject and reopen for one row.
 type decideRecord struct {
 	Row     int64                   `json:"row"`
 	Verb    stores.Verb             `json:"verb"`
@@ -101,14 +101,14 @@ func (c *decideCall) run(ctx context.Context, st store, args []string) error {
 			problems = append(problems, problem)
 		}
 		l.add(record, strconv.FormatInt(row, 10), shown)
-		if !aboutTheRow(err) { // the next row would have the same error
+		if !aboutTheRow(err) { // the next row would get the same error
 			break
 		}
 	}
 	return errors.Join(l.close(), verdict(len(rows), l.rows, problems))
 }
 
-// decide decides about one row, without interruption.
+// decide decides about one row. It is not interrupted.
 func (c *decideCall) decide(ctx context.Context, st store, row int64) error {
 	return c.ask(context.WithoutCancel(ctx), func(ctx context.Context) error {
 		if c.dryRun {
@@ -118,7 +118,7 @@ func (c *decideCall) decide(ctx context.Context, st store, row int64) error {
 	})
 }
 
-// result returns the result for a row, for programs and for people, and the error.
+// result returns a row's result, for programs and for people, and the error.
 func (c *decideCall) result(ctx context.Context, st store, row int64, err error) (record decideRecord, shown string, problem error) {
 	record = decideRecord{Row: row, Verb: c.ruling.verb, DryRun: c.dryRun, Done: err == nil, Status: c.ruling.Then}
 	switch {
@@ -136,7 +136,7 @@ func (c *decideCall) result(ctx context.Context, st store, row int64, err error)
 	return record, record.Problem, problem
 }
 
-// wouldDo returns what Decide would.
+// wouldDo returns the error that Decide would return.
 func (r ruling) wouldDo(ctx context.Context, st store, row int64) error {
 	q, err := st.QuarantinedRow(ctx, row)
 	if err != nil {

@@ -144,18 +144,18 @@ func (d *doctor) examineBroker(c *router.Config, broker brokers.Broker) {
 			"a process that dies, a lost connection and a rebalance spend deliveries, too", "set the limit where queues are declared, with a dead-letter queue behind it")
 	case 0 < limit.Max && limit.Max < fewDeliveries:
 		d.add("broker", stores.SeverityWarning, fmt.Sprintf("%s drops or dead-letters a message after %d deliveries", can.System, limit.Max),
-			"processes that die, lost connections and restarts of the broker spend deliveries, too: a message can be lost that never failed",
+			"processes that die, lost connections and restarts of the broker spend deliveries, too: a message that never failed can be lost",
 			fmt.Sprintf("raise the limit to %d or more, and declare a dead-letter queue", 2*fewDeliveries))
 	}
 	if h := can.ReplayHorizon; !h.Known || h.Max > 0 {
-		d.add("broker", stores.SeverityNote, fmt.Sprintf("%s may deliver messages again %s", can.System, within(h)), "rows of the inbox that are deleted before that let handlers run twice",
+		d.add("broker", stores.SeverityNote, fmt.Sprintf("%s may deliver messages again %s", can.System, within(h)), "if the inbox deletes its rows before that, handlers run twice",
 			"keep completed rows longer than topics and queues keep messages")
 	}
 }
 
 func within(h brokers.ReplayHorizon) string {
 	if !h.Known {
-		return "for a time that is not known"
+		return "for an unknown time"
 	}
 	return fmt.Sprintf("within %v", h.Max)
 }
@@ -195,7 +195,7 @@ func (d *doctor) examineRetention(ctx context.Context, s store) error {
 		}
 		const fix = "millpond purge --config … --dry-run says what keeps them; a consumer that is retired is purged with --silent"
 		if m.PurgedThrough.IsZero() {
-			d.add("retention", stores.SeverityNote, fmt.Sprintf("nothing of %s was ever purged", m.Consumer), fmt.Sprintf("it has a window of %s, and may have completed nothing that is older", window), fix)
+			d.add("retention", stores.SeverityNote, fmt.Sprintf("nothing of %s was ever purged", m.Consumer), fmt.Sprintf("it has a window of %s, and may have completed nothing older", window), fix)
 			continue
 		}
 		if lag := w.Now.Sub(m.PurgedThrough.Add(-stores.ClockMargin)) - window; lag > lags {

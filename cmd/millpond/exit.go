@@ -14,11 +14,11 @@ const (
 	exitError   = 1
 	exitUsage   = 2 // called wrongly; nothing was done
 	exitNothing = 3 // nothing matched
-	exitPartly  = 4 // only a part could be done
+	exitPartly  = 4 // only part could be done
 	exitFound   = 5 // doctor found something that weakens a promise
 )
 
-// exitingError is an error that ends the program with a code of its own.
+// exitingError is an error that ends the program with its own exit code.
 type exitingError struct {
 	code int
 	err  error
@@ -55,7 +55,7 @@ func exitCode(err error, started bool) int {
 
 // explain returns the text about err for a person.
 func explain(err error) string {
-	if _, ok := errors.AsType[*exitingError](err); ok { // it is explained already
+	if _, ok := errors.AsType[*exitingError](err); ok { // already explained
 		return err.Error()
 	}
 	switch {

@@ -11,10 +11,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// column is a column of a table: its title, and its explanation in the help.
+// column is a table's column: its title, and its explanation in the help.
 type column struct{ title, means string }
 
-// columns are those of a table.
+// columns are a table's columns.
 type columns []column
 
 func (c columns) titles() []string {
@@ -34,10 +34,10 @@ var (
 	errorColumn    = column{"ERROR", "the first line of the last error, shortened"}
 )
 
-// exits are the exit codes of a command, with their meanings.
+// exits are a command's exit codes, with their meanings.
 type exits map[int]string
 
-// generalExits are the exit codes of every command, unless it has more specific ones.
+// generalExits are every command's exit codes, unless it has more specific ones.
 var generalExits = exits{exitOK: "done", exitError: "error", exitUsage: "usage error; nothing was done"}
 
 // unknownConsumer are the exit codes of lists with --consumer.
@@ -45,7 +45,7 @@ var unknownConsumer = exits{
 	exitOK: "done; the list may be empty", exitNothing: "there is no such consumer",
 }
 
-// explained adds the columns of its table and its exit codes to the help of a command.
+// explained adds a command's columns and exit codes to its help.
 func explained(cmd *cobra.Command, table columns, own exits) *cobra.Command {
 	var b strings.Builder
 	b.WriteString(cmp.Or(cmd.Long, cmd.Short))

@@ -1,8 +1,8 @@
-// Command millpond shows and repairs messages that have failed, or are in quarantine.
+// Command millpond shows and repairs messages that have failed or are in quarantine.
 //
-// Results go to standard output, everything else to standard error. The exit code is 0 if all is
-// done, 1 after an error, 2 after a usage error, 3 if nothing matched, 4 if only a part could be
-// done, and 5 if doctor found something.
+// Results go to standard output, everything else to standard error. The exit code is 0 if
+// everything is done, 1 after an error, 2 after a usage error, 3 if nothing matched, 4 if only part
+// could be done, and 5 if doctor found something.
 //
 // No content of a message reaches the output as a control sequence, except the payload with
 // --payload raw.

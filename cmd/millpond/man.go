@@ -39,7 +39,7 @@ func manSection(b *strings.Builder, cmd *cobra.Command) {
 	}
 }
 
-// helpText is the --help output of a command, without the flags that all commands have.
+// helpText is a command's --help output, without the flags that all commands have.
 func helpText(cmd *cobra.Command) string {
 	cmd.InitDefaultHelpFlag()
 	text := strings.TrimSpace(cmd.Long)

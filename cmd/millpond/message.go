@@ -21,7 +21,7 @@ func (p *program) messageCommand() *cobra.Command {
 	}, p.messageList(), p.messageShow(), p.changeCommand(retry), p.changeCommand(discard), p.changeCommand(resolve))
 }
 
-// page has the flags of a paged list.
+// page has the flags of a list in pages.
 type page struct {
 	limit  int
 	before int64
@@ -141,7 +141,7 @@ func (p *program) messageCells(m stores.Message) []string {
 	}
 }
 
-// attempts returns "3", or "3 (+2)" with those that do not count.
+// attempts returns "3", or "3 (+2)" if two more do not count.
 func attempts(m stores.Message) string {
 	if m.Uncounted > 0 {
 		return fmt.Sprintf("%s (+%s)", count(m.Attempts), count(m.Uncounted))
@@ -190,7 +190,7 @@ completed one, of which only key, status, fingerprint and trace are kept.`,
 	return cmd
 }
 
-// find returns a function that reads the one selected message.
+// find returns a function that reads the one message that was selected.
 func (s *selection) find(st store, args []string) (func(context.Context) (stores.Message, error), error) {
 	if len(args) == 1 {
 		if s.consumer+s.id != "" {
@@ -267,7 +267,7 @@ func nilKept(m stores.Message) bool {
 	return m.Content == stores.ContentKept && m.Unreadable == nil && tombstone(m.Payload, m.Codec, m.Facts)
 }
 
-// standing returns the status, and what follows.
+// standing returns the status, and what comes next.
 func (p *program) standing(m stores.Message) string {
 	status := m.Status.String()
 	due := exactTime(m.DueAt) + " (" + dueIn(m.DueIn) + ")" // by the database's clock

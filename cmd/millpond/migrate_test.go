@@ -181,7 +181,7 @@ func TestMigrateSaysThatItGoesOn(t *testing.T) {
 	_, err = tx.ExecContext(t.Context(), "SELECT pg_advisory_xact_lock(hashtextextended('millpond_schema', 0))")
 	require.NoError(t, err)
 	n.run(exitError, "migrate", "up", "--timeout", "500ms")
-	require.Contains(t, n.errB.String(), "migrating for 0s; it may wait for another process")
+	require.Contains(t, n.errB.String(), "migrating for 0s; it may be waiting for another process")
 	require.NoError(t, tx.Rollback())
 	n.ok("migrate", "up")
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/millpond-go/millpond/stores/postgres/sqldb"
 )
 
-// offline creates a store that knows its steps and never connects, with the names in its URL.
+// offline creates a store that never connects, to read its steps, with the names in its URL.
 type offline func(schema, prefix string) (store, *sql.DB, error)
 
-// offlines has them by the schemes that would open a connection.
+// offlines are keyed by the schemes that would open a connection.
 var offlines = map[string]offline{
 	"postgres": offlinePostgres, "postgresql": offlinePostgres,
 	"postgres+sql": offlinePostgres, "postgresql+sql": offlinePostgres,
@@ -50,7 +50,7 @@ func (p *program) stepsOffline(ctx context.Context, address *url.URL) (steps []s
 	return steps, err
 }
 
-// offline calls do with the store of a URL, or of a scheme, without a connection.
+// offline calls do with the store of a URL or a scheme, without a connection.
 func (p *program) offline(ctx context.Context, address *url.URL, do func(store) error) (err error) {
 	without, ok := offlines[address.Scheme]
 	if !ok {

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// once is the value of a flag that may be given once. The flag library would silently keep the
-// last of two, where both may have been meant.
+// once is the value of a flag that may be given once. The flag library would silently keep the last
+// of two values.
 type once struct {
 	pflag.Value
 
@@ -24,7 +24,7 @@ func (o *once) Set(s string) error {
 	return o.Value.Set(s)
 }
 
-// takeOnce makes every flag of the commands refuse a second value, except lists and switches.
+// takeOnce makes every flag of the commands, except lists and switches, refuse a second value.
 func takeOnce(cmd *cobra.Command) {
 	wrap := func(f *pflag.Flag) {
 		if _, list := f.Value.(pflag.SliceValue); !list && f.NoOptDefVal == "" {
@@ -38,8 +38,8 @@ func takeOnce(cmd *cobra.Command) {
 	}
 }
 
-// refuseEmpty refuses flags with an empty value, such as from an unset variable: the selection
-// would be larger than meant.
+// refuseEmpty refuses flags with an empty value, such as from an unset variable: they would select
+// more than was meant.
 func refuseEmpty(cmd *cobra.Command) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		empty := f.Value.String() == ""

@@ -24,7 +24,7 @@ dead letters that their destination has refused, and the history, if a relay kee
 		p.outputChangeCommand(retryOutputs), p.outputChangeCommand(discardOutputs), p.outputChangeCommand(replayOutputs))
 }
 
-// outputRecord is a line of outbox ls and outbox show; only outbox show has metadata and payload.
+// outputRecord is a line of outbox ls and outbox show. Only outbox show has metadata and payload.
 type outputRecord struct {
 	Number      int64              `json:"number"`
 	CopyOf      int64              `json:"copy_of,omitempty"`
@@ -84,7 +84,7 @@ type outputSelection struct {
 	unnamed                                        bool // the destination without a name
 }
 
-// bind binds the flags; without states the state is fixed.
+// bind binds the flags. Without states the state is fixed.
 func (s *outputSelection) bind(cmd *cobra.Command, states ...string) {
 	f := cmd.Flags()
 	if len(states) > 0 {
@@ -102,8 +102,8 @@ func (s *outputSelection) bind(cmd *cobra.Command, states ...string) {
 	f.StringVar(&s.until, "until", "", "written, given up or published at this `time` or earlier")
 }
 
-// filter returns the selection of the flags and the numbers among the arguments, and which of
-// them were given.
+// filter returns what the flags and the numbers among the arguments select, and which of them were
+// given.
 func (s *outputSelection) filter(cmd *cobra.Command, args []string, now time.Time) (f stores.OutputFilter, chosen []string, err error) {
 	f = stores.OutputFilter{State: stores.OutputState(s.state), Topic: s.topic, Type: s.kind, ErrorContains: s.errorContains, ID: s.id}
 	if s.destination != "" || s.unnamed {

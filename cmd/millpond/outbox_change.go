@@ -12,7 +12,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// outputVerb has what outbox retry, discard and replay differ in.
+// outputVerb is what differs between outbox retry, discard and replay.
 type outputVerb struct {
 	verb          stores.Verb
 	does, did     string
@@ -130,12 +130,12 @@ func (c *outputChange) filter(cmd *cobra.Command, args []string) (stores.OutputF
 type outputChangeRecord struct {
 	Verb      stores.Verb    `json:"verb"`
 	DryRun    bool           `json:"dry_run"`
-	Matching  int            `json:"matching"`           // matching messages at the start
-	More      bool           `json:"more"`               // there were more than matching, which is a bound
-	Messages  []outputRecord `json:"messages,omitempty"` // for a dry run, the latest ones
+	Matching  int            `json:"matching"`           // how many messages matched at the start
+	More      bool           `json:"more"`               // there were more than matching, which is then a bound
+	Messages  []outputRecord `json:"messages,omitempty"` // in a dry run, the latest ones
 	Changed   int            `json:"changed"`
 	Gone      int            `json:"gone"`    // gone before their turn
-	Missing   int            `json:"missing"` // numbers without a message in this state
+	Missing   int            `json:"missing"` // numbers that match no message in this state
 	Complete  bool           `json:"complete"`
 	StoppedBy string         `json:"stopped_by,omitempty"`
 }

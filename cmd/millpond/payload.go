@@ -24,7 +24,7 @@ const (
 	payloadNone = "none"
 )
 
-// shownPayload is how much of a payload is shown to people by default.
+// shownPayload is how many bytes of a payload people see by default.
 const shownPayload = 4 << 10
 
 // payloadView is how a payload is shown.
@@ -68,7 +68,7 @@ func (v *payloadView) check(p *program) error {
 	return nil
 }
 
-// cut returns the shown part of a payload, and whether it was cut.
+// cut returns the part of a payload that is shown, and whether it was cut.
 func (v *payloadView) cut(b []byte) (shown []byte, truncated bool) {
 	if v.form == payloadNone {
 		return nil, false
@@ -79,8 +79,8 @@ func (v *payloadView) cut(b []byte) (shown []byte, truncated bool) {
 	return b, false
 }
 
-// showKept writes a message with a kept payload: only the payload if raw is given, else the
-// record like show.
+// showKept writes a message with a kept payload: only the payload with --payload raw, and otherwise
+// the record, as show does.
 func (p *program) showKept(record any, v payloadView, payload []byte, text func(io.Writer)) error {
 	if v.form != payloadRaw {
 		return p.show(record, text)
@@ -90,7 +90,7 @@ func (p *program) showKept(record any, v payloadView, payload []byte, text func(
 	return err
 }
 
-// tombstone reports whether a kept message has a nil payload, not an empty one.
+// tombstone reports whether a kept message has a nil payload, which is not an empty one.
 func tombstone(payload []byte, codec string, f stores.Facts) bool {
 	return f.PayloadWasNil || codec == "" && payload == nil
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// The forms of times and counts in tables.
+// How tables show times and counts.
 
-// ago returns "3 minutes ago", "" for the zero time.
+// ago returns "3 minutes ago", or "" for the zero time.
 func (p *program) ago(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -28,7 +28,7 @@ func (p *program) exactly(t time.Time) string {
 
 func exactTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// dueIn returns when something is due in d.
+// dueIn says when something is due that is due in d.
 func dueIn(d time.Duration) string {
 	if d <= 0 {
 		return "now"

@@ -11,15 +11,15 @@ type progress struct {
 	p     *program
 	did   string
 	total int
-	more  bool // total is a bound
-	width int  // width of the shown text
+	more  bool // total is a lower bound
+	width int  // width of the text shown now
 }
 
 func (p *program) newProgress(did string, total int, more bool) *progress {
 	return &progress{p: p, did: did, total: total, more: more}
 }
 
-// show replaces the shown text. It wipes it with spaces, which every terminal can.
+// show replaces the text. It wipes it with spaces, which every terminal can.
 func (b *progress) show(done int) {
 	if !b.p.errTTY {
 		return
@@ -41,8 +41,7 @@ func (b *progress) end() {
 	}
 }
 
-// saySince prints regularly that something is still running, until the returned function is
-// called.
+// saySince says at intervals that something is still running, until end is called.
 func (p *program) saySince(did string) (end func()) {
 	begun, stop, stopped := time.Now(), make(chan struct{}), make(chan struct{})
 	ticker := time.NewTicker(p.sayEvery)
@@ -52,7 +51,7 @@ func (p *program) saySince(did string) (end func()) {
 		for {
 			select {
 			case <-ticker.C:
-				fmt.Fprintf(p.err, "%s for %v; it may wait for another process that does, or for a transaction that uses the tables\n", did, time.Since(begun).Round(time.Second))
+				fmt.Fprintf(p.err, "%s for %v; it may be waiting for another process that migrates, or for a transaction that uses the tables\n", did, time.Since(begun).Round(time.Second))
 			case <-stop:
 				return
 			}

@@ -93,7 +93,7 @@ too. A service's own sweeper may run at the same time.`,
 	return cmd
 }
 
-// window is one that a flag sets.
+// window is one window that a flag sets.
 type window struct {
 	of          *time.Duration
 	name, usage string
@@ -110,7 +110,7 @@ func windowsOf(c *retention.Windows) []window {
 	}
 }
 
-// config is that of the file, with the flags on top.
+// config is the file's, with the flags on top.
 func (c *purgeCall) config() (config retention.Config, err error) {
 	if c.file != "" {
 		file, err := router.LoadConfig(c.file)
@@ -197,7 +197,7 @@ func (c *purgeCall) purge(ctx context.Context, s store, config retention.Config)
 	return nil
 }
 
-// accept lets a flood of stale deliveries pass.
+// accept lets a flood of stale deliveries pass to quarantine.
 func (c *purgeCall) accept(ctx context.Context, s store, _ []string) error {
 	purges, ok := s.(stores.Purger)
 	service, handler, named := strings.Cut(c.acceptStale, "/")

@@ -13,8 +13,8 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// quarantineRecord is a row of quarantine ls and quarantine show; metadata and payload
-// are there in quarantine show alone.
+// quarantineRecord is a row of quarantine ls and quarantine show. Only quarantine show has metadata
+// and payload.
 type quarantineRecord struct {
 	Row int64 `json:"row"`
 	consumerRecord
@@ -28,7 +28,7 @@ type quarantineRecord struct {
 	DecidedAt           time.Time               `json:"decided_at,omitzero"`
 	ReleasedID          string                  `json:"released_id,omitempty"` // the id under which it runs
 	Fingerprint         string                  `json:"fingerprint,omitempty"`
-	ExistingFingerprint string                  `json:"existing_fingerprint,omitempty"` // of the message that has the id
+	ExistingFingerprint string                  `json:"existing_fingerprint,omitempty"` // of the message that already has the id
 	OneWay              bool                    `json:"one_way,omitempty"`              // the codec cannot restore it
 	contentRecord
 }

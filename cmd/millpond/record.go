@@ -12,8 +12,8 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// The records of -o json and jsonl. Names stay; fields may be added. Times are RFC
-// 3339 in UTC; what has no value is left out.
+// The records of -o json and jsonl. Names stay; fields may be added. Times are RFC 3339 in UTC.
+// Fields without a value are left out.
 
 // text is a string, or {"base64": "…"} if it is not valid UTF-8.
 type text string
@@ -29,8 +29,8 @@ func (t text) MarshalJSON() ([]byte, error) {
 // marshal is json.Marshal without the escapes that only HTML needs.
 func marshal(v any) ([]byte, error) { return encodeJSON(v, "", false) }
 
-// payload is {"json": …} with the payload itself, numbers as they are, if it is JSON;
-// {"text": "…"} if it is valid UTF-8; else {"base64": "…"}.
+// payload is {"json": …} with the payload itself, and numbers unchanged, if it is JSON; {"text":
+// "…"} if it is valid UTF-8; and otherwise {"base64": "…"}.
 type payload []byte
 
 // MarshalJSON implements json.Marshaler.
@@ -55,7 +55,7 @@ func consumerOf(c stores.Consumer) consumerRecord {
 	return consumerRecord{consumerName(c), c.Service, c.Handler}
 }
 
-// consumerName is empty for what is no consumer's.
+// consumerName is empty for a record that is no consumer's.
 func consumerName(c stores.Consumer) string {
 	if c == (stores.Consumer{}) {
 		return ""
@@ -63,7 +63,7 @@ func consumerName(c stores.Consumer) string {
 	return c.String()
 }
 
-// idRecord is a message id: as --id takes it, and byte by byte.
+// idRecord is a message id, as --id takes it and byte by byte.
 type idRecord struct {
 	MessageID    string `json:"message_id,omitempty"`
 	MessageIDHex string `json:"message_id_hex,omitempty"`
@@ -74,20 +74,20 @@ func idOf(id []byte) idRecord { return idRecord{showID(id), hex.EncodeToString(i
 // showID returns an id as people know it, quoted.
 func showID(id []byte) string { return quoteID(keys.Format(id)) }
 
-// contentRecord is what is kept of a message. Payload and metadata are what the codec
-// has made of them, and so is the key.
+// contentRecord is what is kept of a message. Payload, metadata and the key are as the codec made
+// them.
 type contentRecord struct {
 	Topic            text            `json:"topic,omitempty"`
 	Coordinates      text            `json:"coordinates,omitempty"`
-	Key              *text           `json:"key,omitempty"` // the broker's; "" is one
+	Key              *text           `json:"key,omitempty"` // the broker's; "" is a key
 	NativeID         text            `json:"native_id,omitempty"`
 	BrokerTime       string          `json:"broker_time,omitempty"` // of any year
 	UUID             text            `json:"uuid,omitempty"`
 	Codec            text            `json:"codec,omitempty"`
-	PayloadBytes     int             `json:"payload_bytes"` // of all that is kept
+	PayloadBytes     int             `json:"payload_bytes"` // of everything that is kept
 	Metadata         map[string]text `json:"metadata,omitempty"`
 	Payload          payload         `json:"payload,omitempty"`
-	PayloadNil       bool            `json:"payload_nil,omitempty"`       // it is kept, and none: a tombstone, which is not empty
+	PayloadNil       bool            `json:"payload_nil,omitempty"`       // it is kept and nil, as a tombstone's; that is not an empty payload
 	PayloadTruncated bool            `json:"payload_truncated,omitempty"` // by --max-payload-bytes
 	Unreadable       string          `json:"unreadable,omitempty"`        // why metadata, facts or history are missing
 }
@@ -103,7 +103,7 @@ func contentOf(topic, coordinates, uuid, codec string, payloadBytes int, metadat
 		r.Metadata = make(map[string]text, len(metadata))
 		for name, value := range metadata {
 			if !utf8.ValidString(name) {
-				name = printable(name) // a name in JSON has to be text
+				name = printable(name) // a name in JSON must be text
 			}
 			r.Metadata[name] = text(value)
 		}
@@ -111,7 +111,7 @@ func contentOf(topic, coordinates, uuid, codec string, payloadBytes int, metadat
 	return r
 }
 
-// withFacts adds what the broker said of the message.
+// withFacts adds what the broker said about the message.
 func (r contentRecord) withFacts(f stores.Facts) contentRecord {
 	if f.Key != nil {
 		key := text(f.Key)
@@ -124,8 +124,8 @@ func (r contentRecord) withFacts(f stores.Facts) contentRecord {
 	return r
 }
 
-// messageRecord is a message of msg ls and msg show; metadata, payload and history
-// are there in msg show alone.
+// messageRecord is a message of msg ls and msg show. Only msg show has metadata, payload and
+// history.
 type messageRecord struct {
 	Number int64 `json:"number,omitempty"`
 	consumerRecord
@@ -180,8 +180,8 @@ func recordOf(m stores.Message) messageRecord {
 	return r
 }
 
-// fingerprint returns "sha256:…", "hmac-sha256/<key id>:…", or for a message with headers
-// that count "sha512-256:…".
+// fingerprint returns "sha256:…", "hmac-sha256/<key id>:…", or "sha512-256:…" for a message with
+// headers that count.
 func fingerprint(f stores.Fingerprint) string {
 	switch f.Algorithm {
 	case stores.FingerprintOff:

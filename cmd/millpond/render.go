@@ -125,7 +125,7 @@ func encodeJSON(record any, prefix string, indent bool) ([]byte, error) {
 }
 
 // escapeJSON writes as \u… what JSON allows in strings and a terminal may interpret. Such
-// characters occur in strings only.
+// characters occur only in strings.
 func escapeJSON(b []byte) []byte {
 	safe := func(r rune) bool { return r == '\n' || strconv.IsPrint(r) }
 	out := make([]byte, 0, len(b))
@@ -168,7 +168,7 @@ func (p *program) addFacts(to fields, f stores.Facts) {
 	to.add("broker's time", p.exactly(f.Time))
 }
 
-// addNil distinguishes a message without a payload from one with an empty payload.
+// addNil tells a message without a payload from one with an empty payload.
 func (f fields) addNil(tombstone bool) {
 	if tombstone {
 		f.add("payload", "nil, as of a tombstone")
@@ -177,7 +177,7 @@ func (f fields) addNil(tombstone bool) {
 
 func (f fields) close() { _ = f.table.Flush() } // to a buffer
 
-// section writes lines under a title, indented, so that none of them looks like another section.
+// section writes lines under a title, indented, so that none looks like another section.
 func section(w io.Writer, title, body string) {
 	fmt.Fprintf(w, "\n%s\n", title)
 	for line := range strings.SplitSeq(strings.TrimSuffix(body, "\n"), "\n") {

@@ -103,7 +103,7 @@ Exit status; the help of each command has the details:
 // complete offers a flag's values to the shell.
 func complete(cmd *cobra.Command, flag string, values ...string) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // there is no such flag, or it is registered twice
+		panic(err) // there is no such flag, or it was registered twice
 	}
 }
 
@@ -161,7 +161,7 @@ const (
 	fixFile      = "check its path, or make it with millpond migrate up"
 )
 
-// existing is address for a store that must exist: opening an SQLite file would create it, and
+// existing is address for a store that must exist: opening an SQLite file would create it, and so
 // hide a misspelt name.
 func (p *program) existing() (*url.URL, error) {
 	u, err := p.address()

@@ -64,7 +64,7 @@ func (p *program) schema(ctx context.Context, s store) (schema, error) {
 // broken: no step is missing, but tables are.
 func (s schema) broken() bool { return s.state == schemaOlder && s.applied >= len(s.steps) }
 
-// problem returns what must be done before this program can use the tables; "": nothing.
+// problem returns what must be done before this program can use the tables, or "".
 func (s schema) problem() string {
 	missing := len(s.steps) - s.applied
 	switch {

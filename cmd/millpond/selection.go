@@ -54,8 +54,8 @@ func (s *selection) bindID(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&s.id, "id", "", "with this message `id`, as it is shown (u:…, h:…), or as hex:…")
 }
 
-// filter returns the selection of the flags and the numbers among the arguments, and which of
-// them were given: "--cause", "numbers".
+// filter returns what the flags and the numbers among the arguments select, and which of them were
+// given, such as "--cause" and "numbers".
 func (s *selection) filter(args []string, now time.Time) (f stores.Filter, chosen []string, err error) {
 	f = stores.Filter{Class: stores.Class(s.class), Cause: s.cause, Topic: s.topic, ErrorContains: s.errorContains, Reserved: s.reserved}
 	if s.orderKey != "" {
@@ -112,15 +112,15 @@ func (s *selection) chosen(args []string) []string {
 
 // splitConsumer returns an empty handler if only the service is given.
 func (s *selection) splitConsumer() (service, handler string, err error) {
-	service, handler, both := strings.Cut(s.consumer, "/") // a handler may contain another one
+	service, handler, both := strings.Cut(s.consumer, "/") // a handler's name may contain another one
 	if s.consumer != "" && (service == "" || both && handler == "") {
 		return "", "", usagef("--consumer is %q: use service/handler, or the service alone", s.consumer)
 	}
 	return service, handler, nil
 }
 
-// known returns an error if the store does not know the given consumer: the empty list of a
-// misspelt name would look like a healthy consumer.
+// known returns an error if the store does not know the given consumer: for a misspelt name, an
+// empty list would look like a healthy consumer.
 func (s *selection) known(ctx context.Context, p *program, st store) error {
 	service, handler, err := s.splitConsumer()
 	if err != nil || s.consumer == "" {
@@ -172,7 +172,7 @@ func numbers(args []string) ([]int64, error) {
 	return numbers, nil
 }
 
-// parseID parses --id: nil if it was not given.
+// parseID parses --id. It returns nil if that was not given.
 func parseID(s string) ([]byte, error) {
 	if s == "" {
 		return nil, nil
@@ -205,7 +205,7 @@ func parseSpan(since, until string, now time.Time) (from, to time.Time, err erro
 	return from, to, err
 }
 
-// parseTime parses a time, or an age: the zero time if there is none.
+// parseTime parses a time or an age. It returns the zero time if there is none.
 func parseTime(flag, s string, now time.Time) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
@@ -221,7 +221,7 @@ func parseTime(flag, s string, now time.Time) (time.Time, error) {
 	return t, nil
 }
 
-// parseDuration is time.ParseDuration with weeks and days of 24 hours in front.
+// parseDuration is time.ParseDuration, with weeks and days of 24 hours in front.
 func parseDuration(s string) (time.Duration, error) {
 	var total time.Duration
 	rest := s

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// parent makes cmd the parent of other commands, without an action of its own.
+// parent makes cmd the parent of other commands. It has no action of its own.
 func parent(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
 	cmd.Args, cmd.RunE = knownCommand, needCommand
 	cmd.AddCommand(commands...)
@@ -21,7 +21,7 @@ func needCommand(cmd *cobra.Command, _ []string) error {
 	return errors.Join(usagef("a command is missing"), cmd.Usage())
 }
 
-// knownCommand is the cobra.PositionalArgs of parent commands: an argument is an unknown command,
+// knownCommand is the cobra.PositionalArgs of parent commands. An argument is an unknown command,
 // so the error suggests similar ones.
 func knownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {

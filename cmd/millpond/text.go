@@ -8,12 +8,12 @@ import (
 	"github.com/millpond-go/millpond/internal/urlmux"
 )
 
-// printable returns s with everything escaped, as Go does, that is not a visible character or a
-// space: control characters, characters that change the direction of text, invisible ones, bytes
-// that are not UTF-8. The result is safe on a terminal, and printable leaves it unchanged.
+// printable returns s, and escapes, as Go does, everything but visible characters and spaces:
+// control characters, characters that change the direction of text, invisible ones, and bytes that
+// are not UTF-8. The result is safe on a terminal, and printable leaves it unchanged.
 func printable(s string) string { return escape(s, strconv.IsPrint) }
 
-// firstLine returns what a table shows of a text; the rest may be the stack of a panic.
+// firstLine returns what a table shows of a text. The rest may be a panic's stack.
 func firstLine(s string) string {
 	first, _, _ := strings.Cut(s, "\n")
 	return first
@@ -72,8 +72,8 @@ func cut(s string, n int) string {
 	return string([]rune(s)[:n-1]) + "…"
 }
 
-// redact removes possible secrets of a store's URL from a text, even if the URL is in the wrong
-// place.
+// redact removes possible secrets of a store's URL from a text, even if they are in the wrong place
+// in the URL.
 func redact(text, storeURL string) string {
 	return urlmux.WithoutSecrets(text, storeURL, "(the store's URL)")
 }
