@@ -131,6 +131,6 @@ func TestDeliveryLimit(t *testing.T) {
 			t.Errorf("%+v", fifo)
 		}
 		_, err := sqs.New(t.Context(), sqs.Config{Region: s.Region(), Endpoint: s.Endpoint(), Queues: []string{limited}, DeliveryLimit: 5})
-		says(t, err, "allows 4 receives, delivery_limit says 5", "maxReceiveCount")
+		says(t, err, "allows 4 receives, and delivery_limit is 5", "maxReceiveCount")
 	})
 }
