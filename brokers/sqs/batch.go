@@ -66,7 +66,7 @@ func (b *batcher[T]) dispatch(n int) {
 	})
 }
 
-// ease waits until at most most entries are unsent, so that they do not grow without bound while a
+// ease waits until no more than most entries are unsent, so that they do not pile up while a
 // service does not answer. It also ends with ctx.
 func (b *batcher[T]) ease(ctx context.Context, most int) {
 	defer context.AfterFunc(ctx, func() {

@@ -47,7 +47,7 @@ type Loop[T any] struct {
 	held   *held[T]
 }
 
-// New returns a loop with places places. While nothing is due it asks every poll.
+// New returns a loop with so many places. While nothing is due it asks every poll.
 func New[T any](places int, poll time.Duration, w Work[T]) *Loop[T] {
 	return &Loop[T]{work: w, places: places, poll: poll, alarm: newAlarm(), held: newHeld[T]()}
 }
