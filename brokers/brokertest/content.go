@@ -14,7 +14,7 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 )
 
-// roundTrip publishes each message and expects the like of it.
+// roundTrip publishes each message, and expects one that equals it.
 func (e *env) roundTrip(messages []*message.Message) error {
 	topic := e.topic()
 	s, err := e.subscribe(brokers.SubscriberConfig{Group: newGroup()}, topic)
@@ -85,7 +85,7 @@ func checkMetadata(e *env) error {
 	return e.roundTrip(messages)
 }
 
-// checkNoUUID: Watermill says that a UUID may be empty. Two such messages are two.
+// checkNoUUID: Watermill says that a UUID may be empty. Two such messages stay two.
 func checkNoUUID(e *env) error {
 	topic := e.topic()
 	s, err := e.subscribe(brokers.SubscriberConfig{Group: newGroup()}, topic)
@@ -140,8 +140,8 @@ func checkForeign(e *env) error {
 	return nil
 }
 
-// checkRepeatedHeaders: what a foreign producer says several times under one name is
-// all there, byte by byte. How the earlier values are called is the adapter's choice.
+// checkRepeatedHeaders: if a foreign producer repeats a header, every value arrives, byte by byte.
+// What the earlier values are called is the adapter's choice.
 func checkRepeatedHeaders(e *env) error {
 	if e.PublishHeaders == nil {
 		e.notCheckedf("repeated headers: the adapter has no wire format, or the harness no PublishHeaders")
@@ -187,8 +187,8 @@ func checkRepeatedHeaders(e *env) error {
 	return nil
 }
 
-// checkUndecodable: what cannot be read reaches the handler, can be acked there,
-// and blocks nothing.
+// checkUndecodable: a message that cannot be read reaches the handler, can be acked there, and
+// blocks nothing.
 func checkUndecodable(e *env) error {
 	if e.PublishUndecodable == nil {
 		e.notCheckedf("undecodable messages: the adapter has no wire format, or the harness no PublishUndecodable")

@@ -10,13 +10,13 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// crowd is the handlers of several subscribers of one group. It acks everything, one
-// message aside.
+// crowd is the handlers of several subscribers of one group. It acks everything, except one
+// message.
 type crowd struct {
 	apart bool // no message may be in two hands at once
 
-	// treat works on the chosen message, which is the first to come. It is acked
-	// afterwards, unless treat has nacked it.
+	// treat works on the chosen message, which is the first to arrive. That is acked afterwards,
+	// unless treat nacked it.
 	treat func(msg *message.Message)
 
 	mu      sync.Mutex
@@ -25,7 +25,7 @@ type crowd struct {
 	times   map[string]int // deliveries
 	acked   map[string]bool
 	errs    []error
-	begun   chan struct{} // closed when the chosen message has come
+	begun   chan struct{} // closed when the chosen message has arrived
 	changed chan struct{}
 	running sync.WaitGroup
 }
@@ -38,7 +38,7 @@ func newCrowd(treat func(*message.Message)) *crowd {
 	}
 }
 
-// consume handles what the subscription brings until its channel is closed.
+// consume handles what the subscription delivers until its channel is closed.
 func (c *crowd) consume(s *subscription) {
 	c.running.Go(func() {
 		for msg := range s.messages {
@@ -123,7 +123,7 @@ func (c *crowd) some(n int, within time.Duration) error {
 	}
 }
 
-// deliveries returns how often each message came by now.
+// deliveries returns how often each message has arrived so far.
 func (c *crowd) deliveries() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 )
 
-// checkDeadConsumer plays the crash between commit and ack: the handler's work is
-// done, the broker has not heard of it.
+// checkDeadConsumer plays the crash between commit and ack: the handler's work is done, and the
+// broker does not know.
 func checkDeadConsumer(e *env) error {
 	if e.Kill == nil {
 		e.notCheckedf("consumers that die: the harness has no Kill")
@@ -52,8 +52,7 @@ func checkDeadConsumer(e *env) error {
 	return nil
 }
 
-// checkLateAck lets a handler of a dead consumer ack when the message is already
-// with another consumer.
+// checkLateAck lets a dead consumer's handler ack when another consumer already has the message.
 func checkLateAck(e *env) error {
 	if e.Kill == nil {
 		e.notCheckedf("late acks: the harness has no Kill")

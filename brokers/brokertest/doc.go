@@ -1,8 +1,8 @@
-// Package brokertest proves that a broker adapter keeps the contract of package
-// brokers. It runs Watermill's universal suite and checks of its own: the facts of
-// a delivery, redelivery, consumers that die, a server that restarts, subscribers that
-// join and leave amid handlers, in-flight limits, holding, delays, delivery limits, odd
-// content, and draining, also under Watermill's router.
+// Package brokertest proves that a broker adapter keeps the contract of package brokers. It runs
+// Watermill's universal suite and its own checks: the facts of a delivery, redelivery, consumers
+// that die, a server that restarts, subscribers that join and leave while handlers run, in-flight
+// limits, holding, delays, delivery limits, odd content, and draining, also under Watermill's
+// router.
 //
 // An adapter, whoever wrote it, needs one test:
 //
@@ -19,10 +19,10 @@
 //		})
 //	}
 //
-// Promises that a broker does not make in its Capabilities are not checked; the log, which -v
+// It does not check promises that a broker does not make in its Capabilities. The log, which -v
 // shows, has one line for each check that is left out.
 //
-// The checks run in parallel and use topics and groups of their own, so that a
-// server may be shared. Watermill's suite publishes up to 10,000 messages to a
-// topic before it reads them; see Harness.Short.
+// The checks run in parallel and use their own topics and groups, so a server may be shared.
+// Watermill's suite publishes up to 10,000 messages to a topic before it reads them; see
+// Harness.Short.
 package brokertest

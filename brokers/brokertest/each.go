@@ -12,7 +12,7 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 )
 
-// checkPublishEach: one message that is refused stands for none of those before and behind it.
+// checkPublishEach: a message that is refused says nothing about those before and behind it.
 func checkPublishEach(e *env) error {
 	opened, err := e.publisher()
 	if err != nil {

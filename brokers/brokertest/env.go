@@ -14,8 +14,8 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 )
 
-// env is what one check works with: a broker of its own, and everything opened on
-// it, closed at the end.
+// env is what one check works with: its own broker, and everything opened on it, which is closed at
+// the end.
 type env struct {
 	Harness
 	t       testing.TB // for the harness and the log; checks fail by returning an error
@@ -50,13 +50,13 @@ func (e *env) close() {
 	}
 }
 
-// notCheckedf says in the log that a check, or a part of it, is left out.
+// notCheckedf logs that a check, or part of it, is left out.
 func (e *env) notCheckedf(format string, args ...any) {
 	e.t.Helper()
 	e.t.Logf("brokertest: not checked: "+format, args...)
 }
 
-// soon runs f and reports if it has not returned in time.
+// soon runs f, and returns an error if f has not returned in time.
 func (e *env) soon(what string, f func() error) error {
 	result := make(chan error, 1)
 	go func() { result <- f() }()
@@ -75,8 +75,7 @@ func (e *env) topic() string { return e.Topic(e.t, e.broker) }
 
 func (e *env) partitioned() string { return e.Partitioned(e.t, e.broker) }
 
-// several is how many deliveries of one ordering unit a check may expect to have in
-// hand at a time.
+// several is how many deliveries of one ordering unit a check may expect to have in hand at a time.
 func (e *env) several() int {
 	if e.Serial {
 		return 1
@@ -112,7 +111,7 @@ func (e *env) publish(topic string, messages ...*message.Message) error {
 	return e.soon("publishing", func() error { return p.Publish(topic, messages...) })
 }
 
-// subscriber opens a subscriber with a short DrainTimeout, if config has none.
+// subscriber opens a subscriber. If config has no DrainTimeout, it gets a short one.
 func (e *env) subscriber(config brokers.SubscriberConfig) (message.Subscriber, error) {
 	if config.DrainTimeout == 0 {
 		config.DrainTimeout = e.Quiet

@@ -173,8 +173,8 @@ func checkFactsTellMessagesApart(e *env) error {
 	return nil
 }
 
-// checkSuspicionEnds: a subscriber that goes on without trouble reads new messages,
-// which are nobody's second delivery. Looking first for each would cost a round trip.
+// checkSuspicionEnds: after some time without trouble a subscriber's new messages, which are first
+// deliveries, are no longer suspect. Looking up each would cost a round trip.
 func checkSuspicionEnds(e *env) error {
 	topic := e.topic()
 	s, err := e.subscribe(brokers.SubscriberConfig{Group: newGroup()}, topic)

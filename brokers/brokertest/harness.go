@@ -11,74 +11,70 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 )
 
-// Harness says how to reach the broker under test. Only Open is required. Its
-// functions are called from many tests at once; they end a test that cannot go on
-// with t.Fatal.
+// Harness says how to reach the broker under test. Only Open is required. Many tests call its
+// functions concurrently. A function ends a test that cannot go on with t.Fatal.
 type Harness struct {
-	// Open opens the broker. The suite closes it. Different calls may reach the
-	// same server.
+	// Open opens the broker, and the suite closes it. Different calls may reach the same server.
 	Open func(t testing.TB) brokers.Broker
 
-	// OpenLimited opens a broker whose new topics drop or dead-letter a message
-	// after limit deliveries. Without it the limit that Open's broker declares is
-	// checked.
+	// OpenLimited opens a broker whose new topics drop or dead-letter a message after limit
+	// deliveries. Without it the suite checks the limit that Open's broker declares.
 	OpenLimited func(t testing.TB, limit int) brokers.Broker
 
-	// Topic returns a topic with no messages and one ordering unit, created if the
-	// server needs that. Without it a new name is made up for each call.
+	// Topic returns a topic with no messages and one ordering unit, created if the server needs
+	// that. Without it each call makes up a new name.
 	Topic func(t testing.TB, b brokers.Broker) string
 
-	// Partitioned returns a topic with no messages and several ordering units, over
-	// which messages spread, if the server has such topics. Without it Topic is used.
+	// Partitioned returns a topic with no messages and several ordering units over which messages
+	// spread, if the server has such topics. Without it the suite uses Topic.
 	Partitioned func(t testing.TB, b brokers.Broker) string
 
-	// Serial: only one delivery of an ordering unit is unsettled at a time, however many
+	// Serial: only one delivery of an ordering unit is unsettled at a time, whatever
 	// SubscriberConfig.InFlight allows.
 	Serial bool
 
-	// OpenRestartable opens a broker on a server of its own, and returns a function
-	// that ends the server without warning, starts it again on the same data, and
-	// returns when it answers.
+	// OpenRestartable opens a broker on its own server, and returns a function that kills the
+	// server, starts it again on the same data, and returns when it answers.
 	OpenRestartable func(t testing.TB) (b brokers.Broker, restart func())
 
-	// KeepsAcks is how long the server may take to store an ack that it has read; after a kill
-	// before that it redelivers the message. Zero: an ack is stored before the next consumer gets
+	// KeepsAcks is how long the server may take to store an ack that it has read. If it is killed
+	// earlier, it redelivers the message. Zero: an ack is stored before the next consumer gets
 	// nothing.
 	KeepsAcks time.Duration
 
-	// KeptFreesSlot: an ack makes room for another delivery only when the server has stored it.
-	// So after a kill the server redelivers at most as many messages as may be unsettled at a
-	// time. Without it, it may redeliver all messages acked since the last consumer began.
+	// KeptFreesSlot: an ack makes room for another delivery only when the server has stored it. So
+	// after a kill the server redelivers at most as many messages as may be unsettled at a time.
+	// Without this it may redeliver every message acked since the last consumer began.
 	KeptFreesSlot bool
 
-	// Kill makes the subscriber's consumer die: the client does not give its unsettled messages
-	// back, so the server must notice.
+	// Kill makes the subscriber's consumer die. The client does not give back its unsettled
+	// messages, so the server must notice.
 	Kill func(t testing.TB, b brokers.Broker, s message.Subscriber)
 
-	// KeyMetadata names the metadata field whose value the broker's publishers make the key of a
-	// message. Without it messages have no keys.
+	// KeyMetadata names the metadata field that the broker's publishers use as a message's key.
+	// Without it messages have no keys.
 	KeyMetadata string
 
-	// PublishForeign publishes as a producer that knows nothing of Watermill.
+	// PublishForeign publishes as a producer that does not know Watermill.
 	PublishForeign func(t testing.TB, b brokers.Broker, topic string, payload []byte)
 
-	// PublishHeaders publishes as such a producer, with one header several times: once for each
-	// value. Values may be empty, or not text. Without it that is not checked.
+	// PublishHeaders publishes as such a producer, and repeats one header, once for each value.
+	// Values may be empty, or not text. Without it repeated headers are not checked.
 	PublishHeaders func(t testing.TB, b brokers.Broker, topic, header string, values []string)
 
 	// PublishUndecodable publishes something that the adapter cannot read.
 	PublishUndecodable func(t testing.TB, b brokers.Broker, topic string)
 
-	// CarriesPayload and CarriesMetadata report whether the server's protocol can
-	// carry a payload, or a metadata pair, at all. Without them it carries any.
+	// CarriesPayload and CarriesMetadata report whether the server's protocol can carry a payload,
+	// or a metadata pair, at all. Without them it carries any.
 	CarriesPayload  func(payload []byte) bool
 	CarriesMetadata func(key, value string) bool
 
-	// TooLarge is the length of a payload that is refused with brokers.ErrTooLarge. Without it
-	// the suite uses a nil message as one that a publisher refuses.
+	// TooLarge is the length in bytes of a payload that is refused with brokers.ErrTooLarge.
+	// Without it the suite publishes a nil message as one that a publisher refuses.
 	TooLarge int
 
-	// OneGroup: a topic is a queue that all readers share, whatever their groups.
+	// OneGroup: a topic is a queue that all subscribers share, whatever their groups.
 	OneGroup bool
 
 	// OldMessages: a group gets messages published before its first Subscribe.
@@ -87,8 +83,8 @@ type Harness struct {
 	// Short runs Watermill's suite with fewer messages.
 	Short bool
 
-	// Features, if not nil, may change the assumptions of Watermill's suite. It gets those that
-	// follow from the capabilities and this harness.
+	// Features, if not nil, may change what Watermill's suite assumes. It gets what follows from
+	// the capabilities and this harness.
 	Features func(f *tests.Features)
 
 	// Within is how long the suite waits for events that must happen: a delivery, a redelivery
@@ -99,9 +95,8 @@ type Harness struct {
 	// is too short for the server, faults are missed; none are invented.
 	Quiet time.Duration
 
-	// Hold is how long a delivery is kept unsettled while nothing must happen to it.
-	// Give more than the server's timers, such as a visibility timeout. Zero means 1
-	// second.
+	// Hold is how long a delivery is kept unsettled while nothing must happen to it. Make it longer
+	// than the server's timers, such as a visibility timeout. Zero means 1 second.
 	Hold time.Duration
 
 	// Join is how long the server takes to rebalance a topic when a subscriber joins or leaves a

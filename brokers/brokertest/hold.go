@@ -9,9 +9,9 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 )
 
-// checkHold keeps a delivery unsettled for long, as an inbox does that finds the
-// message in flight elsewhere or its store gone. That must cost nothing: no second
-// delivery, no count, and nothing for the messages in the other slots.
+// checkHold keeps a delivery unsettled for long, as an inbox does that finds the message in flight
+// elsewhere or its store down. That must cost nothing: no second delivery, no count, and nothing
+// for messages in other slots.
 func checkHold(e *env) error {
 	topic, group := e.topic(), newGroup()
 	config := brokers.SubscriberConfig{Group: group, InFlight: severalInFlight}

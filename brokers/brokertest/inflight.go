@@ -59,7 +59,7 @@ func (e *env) inFlightLimit(topic string, limit int) error {
 	return nil
 }
 
-// checkInFlightUnderLoad settles concurrently, nacks among it.
+// checkInFlightUnderLoad settles concurrently, with nacks in between.
 func checkInFlightUnderLoad(e *env) error {
 	const limit, n = severalInFlight, 80
 	topic := e.partitioned()

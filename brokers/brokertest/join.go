@@ -10,9 +10,8 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 )
 
-// checkJoinAmidHandler lets a subscriber join the group, and leave it again, while a
-// handler of the first one runs. That handler's message must not come to anybody in the
-// meantime, and its ack must count.
+// checkJoinAmidHandler lets a subscriber join the group, and leave it again, while a handler of the
+// first one runs. Meanwhile nobody must get that handler's message, and its ack must count.
 func checkJoinAmidHandler(e *env) error {
 	release := make(chan struct{})
 	c := newCrowd(func(*message.Message) { <-release })
@@ -27,8 +26,8 @@ func checkJoinAmidHandler(e *env) error {
 	return nil
 }
 
-// checkJoinAmidPoison does the same while a message is nacked again and again. It must
-// not wedge the group, nor be in two hands at once.
+// checkJoinAmidPoison does the same while a message is nacked again and again. The message must not
+// block the group, nor be in two hands at once.
 func checkJoinAmidPoison(e *env) error {
 	release := make(chan struct{})
 	return e.joinAndLeave(newCrowd(func(msg *message.Message) {

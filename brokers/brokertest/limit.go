@@ -11,7 +11,7 @@ import (
 // manyDeliveries is more than the default delivery limit of any broker we know.
 const manyDeliveries = 30
 
-// limited makes a broker with a known delivery limit the check's, if there is one.
+// limited makes a broker with a known delivery limit the check's broker, if there is one.
 func (e *env) limited() (limit int, ok bool) {
 	if e.OpenLimited != nil {
 		const chosen = 3

@@ -58,7 +58,7 @@ func checkNackDelay(e *env) error {
 			return errNoGiveBack
 		}
 		if failed {
-			// As middleware does that forgets to put it back.
+			// As a middleware that forgets to restore it.
 			msg.SetContext(context.Background())
 		}
 		nacked := time.Now()

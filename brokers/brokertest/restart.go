@@ -11,14 +11,14 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 )
 
-// How many messages are published before and after a restart, and how many right before
-// it, for the server to end while they are acked.
+// How many messages are published before and after a restart, and how many right before it, so that
+// the server ends while they are acked.
 const around, amid = 20, 200
 
-// checkRestart ends the server amid a handler. What was published is delivered, what is
-// published afterwards as well, by the same publisher to a subscriber that was there
-// before. Only what was in flight comes again, once: what was handed out and not acked, or
-// acked so lately that the server had not kept it yet, which Ack does not wait for.
+// checkRestart ends the server while a handler runs. Every message is delivered, whether it was
+// published before or after, by the same publisher, to a subscriber that was there before. Only
+// messages that were in flight come again, once: those that were handed out and not acked, or acked
+// so late that the server had not stored the ack, for which Ack does not wait.
 func checkRestart(e *env) error {
 	if e.OpenRestartable == nil {
 		e.notCheckedf("a restart of the server: the harness has no OpenRestartable")
@@ -55,18 +55,18 @@ type restarting struct {
 	early    []*message.Message // acked before, and the server has shown that it knows
 	inFlight []*message.Message // handed out since, acked or not
 	late     []*message.Message // published afterwards
-	calls    int                // of Publish, for these: one that fails may have published
+	calls    int                // calls of Publish for these; one that fails may have published
 
-	crowd  *crowd         // handles all but the early ones
-	before map[string]int // its deliveries of each message until the restart was over
+	crowd  *crowd         // handles all messages but the early ones
+	before map[string]int // how often it got each message until the restart was over
 }
 
 func (r *restarting) subscribe() (*subscription, error) {
 	return r.env.subscribe(brokers.SubscriberConfig{Group: r.group, InFlight: severalInFlight, DrainTimeout: r.Within}, r.topic)
 }
 
-// settleEarly acks messages for good: Close has waited for the last ack, whoever consumes
-// next gets nothing, and the server has had its time to keep that.
+// settleEarly acks messages for good. Close has waited for the last ack, the next consumer gets
+// nothing, and the server has had time to store that.
 func (r *restarting) settleEarly() error {
 	s, err := r.subscribe()
 	if err != nil {
@@ -109,7 +109,7 @@ func (r *restarting) amidHandler() error {
 		close(release)
 		return err
 	}
-	if !r.Serial { // or the held one holds up the rest
+	if !r.Serial { // otherwise the held one holds up the rest
 		if err := r.crowd.some(around, r.Within); err != nil {
 			close(release)
 			return err
@@ -121,14 +121,14 @@ func (r *restarting) amidHandler() error {
 	if err := r.publishLate(); err != nil {
 		return err
 	}
-	within := 3 * r.Within // reconnecting has its pauses
+	within := 3 * r.Within // reconnecting takes pauses
 	if err := r.crowd.done(slices.Concat(r.inFlight, r.late), within); err != nil {
 		return err
 	}
 	return s.close()
 }
 
-// publishLate publishes again what may not have been taken, as a program has to.
+// publishLate publishes again what may not have been accepted, as a program must.
 func (r *restarting) publishLate() error {
 	deadline := time.Now().Add(3 * r.Within)
 	for {
@@ -141,9 +141,9 @@ func (r *restarting) publishLate() error {
 	}
 }
 
-// rest acks what comes late, and judges what came since the restart. The held message was
-// acked after it, maybe to a connection that was dead: then the server brings it again, and
-// RabbitMQ from 4.3 on may do so when it has delivered all the rest.
+// rest acks what comes late, and judges what came since the restart. The held message was acked
+// after the restart, maybe on a dead connection. Then the server delivers it again, and RabbitMQ
+// from 4.3 on may do so after everything else.
 func (r *restarting) rest() error {
 	s, err := r.subscribe()
 	if err != nil {
@@ -175,7 +175,7 @@ func (r *restarting) rest() error {
 	)
 }
 
-// atMost expects that each of the messages came at most so many times.
+// atMost expects that each of the messages came at most that many times.
 func atMost(most int, times map[string]int, messages []*message.Message, what string) error {
 	for _, msg := range messages {
 		if n := times[msg.UUID]; n > most {

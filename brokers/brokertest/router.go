@@ -13,7 +13,7 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 )
 
-// ledger counts what handlers have done, by UUID.
+// ledger counts what handlers did, by UUID.
 type ledger struct {
 	mu      sync.Mutex
 	tried   map[string]int
@@ -27,7 +27,7 @@ func newLedger() *ledger {
 
 var errFirstAttempt = errors.New("brokertest: the first attempt fails")
 
-// record is the work of a handler. It fails for some messages at first.
+// record is a handler's work. For some messages it fails at first.
 func (l *ledger) record(msg *message.Message) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -49,13 +49,13 @@ func (l *ledger) count() int {
 	return len(l.done)
 }
 
-// checkRouterCloseLosesNothing closes Watermill's router amid handlers, and lets a
-// second one do the rest.
+// checkRouterCloseLosesNothing closes Watermill's router while handlers run, and lets a second
+// router do the rest.
 func checkRouterCloseLosesNothing(e *env) error {
 	const n = 60
 	topic, group := e.topic(), newGroup()
 
-	// The group has to exist before the messages, on servers that keep none for it.
+	// On servers that keep no messages for an unknown group, the group must exist first.
 	s, err := e.subscribe(brokers.SubscriberConfig{Group: group}, topic)
 	if err != nil {
 		return err
@@ -84,8 +84,8 @@ func checkRouterCloseLosesNothing(e *env) error {
 	return nil
 }
 
-// routeAndCloseAmid closes the router while handlers run that take no notice of
-// their context, like one whose transaction must end in order.
+// routeAndCloseAmid closes the router while handlers run that ignore their context, like one whose
+// transaction must end in order.
 func (e *env) routeAndCloseAmid(l *ledger, topic, group string, enough int) error {
 	held := make(chan context.Context, 1)
 	release := make(chan struct{})
@@ -117,7 +117,7 @@ func (e *env) routeAndCloseAmid(l *ledger, topic, group string, enough int) erro
 	return errors.Join(err, e.soon("closing the router", router.Close))
 }
 
-// routeUntil closes the router when so many messages are done.
+// routeUntil closes the router when that many messages are done.
 func (e *env) routeUntil(l *ledger, topic, group string, enough int) error {
 	router, err := e.router(topic, group, l.record)
 	if err != nil {

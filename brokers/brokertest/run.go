@@ -26,8 +26,8 @@ func Run(t *testing.T, h Harness) {
 
 const severalInFlight = 4
 
-// check is one question to a broker. An error is the answer no. The suite's own
-// test relies on that: it asks brokers with known faults.
+// check is one question to a broker; an error is the answer no. The suite's own test relies on
+// that: it asks brokers with known faults.
 type check struct {
 	name string
 	run  func(e *env) error

@@ -14,8 +14,8 @@ import (
 // universalDrain is short: the suite leaves messages unsettled on purpose.
 const universalDrain = 300 * time.Millisecond
 
-// universalTest is one test of Watermill's suite. They are called one by one,
-// because the suite as a whole skips what does not apply without a trace.
+// universalTest is one test of Watermill's suite. They are called one by one, because the suite as
+// a whole silently skips what does not apply.
 type universalTest struct {
 	name   string
 	run    func(t *testing.T, c tests.TestContext, newPubSub tests.PubSubConstructor)
