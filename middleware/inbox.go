@@ -94,7 +94,7 @@ func (in *Inbox) gateConfig() gate.Config {
 	return gate.Config{
 		Limit: hold.Limit, MinPause: hold.MinPause, MaxPause: hold.MaxPause, Max: hold.Max,
 		Paused: func(reason error) {
-			in.config.Logger.Warn("millpond: intake is paused until the store answers", slog.String("error", text.Printable(reason)))
+			in.config.Logger.Warn("millpond: intake is paused until the store can be used", slog.String("error", text.Printable(reason)))
 			in.hooks.intakePaused(reason)
 		},
 		Resumed: func(after time.Duration) {

@@ -12,7 +12,7 @@ var (
 	// time, or no turn to write. The database was not asked.
 	ErrBusy = errors.New("stores: store is busy")
 	// ErrNotMigrated: millpond's tables are missing, or older than this program.
-	ErrNotMigrated = errors.New("stores: the tables are missing or too old: call Migrate, or run the SQL of Migrations")
+	ErrNotMigrated = errors.New("stores: the tables are missing or too old: call Migrate, or run millpond migrate up or the SQL of Migrations")
 	// ErrSchemaNewer: a newer millpond has migrated the tables, and this program cannot use
 	// them.
 	ErrSchemaNewer = errors.New("stores: the tables belong to a newer version of millpond")

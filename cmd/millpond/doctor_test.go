@@ -19,7 +19,7 @@ func TestDoctor(t *testing.T) {
 		require.Contains(t, w.errB.String(), "nothing was found that weakens a promise")
 		w.fails(1, charge, "card refused")
 		notes := w.objects("doctor")
-		require.Contains(t, notes[len(notes)-1]["what"], "1 messages have failed for good")
+		require.Contains(t, notes[len(notes)-1]["what"], "1 message has failed for good")
 
 		w.now = func() time.Time { return time.Now().Add(time.Hour) }
 		out := w.run(exitFound, "doctor")

@@ -78,7 +78,7 @@ var messageColumns = columns{
 	consumerColumn, idColumn, causeColumn, classColumn,
 	{"ATTEMPTS", "the attempts that count; (+2): and two that do not, such as those that a restart interrupted"},
 	{"FAILED", "when the last attempt failed"},
-	{"NEXT", "when the next attempt is due; on redelivery: when the broker delivers it again; reserved: a retry worker has it; leased: that process runs its handler, or has died; -: never"},
+	{"NEXT", "when the next attempt is due; overdue: for so long no retry worker has taken it; on redelivery: when the broker delivers it again; reserved: a retry worker has it; leased: that process runs its handler, or has died; -: never"},
 	errorColumn,
 }
 
@@ -127,7 +127,7 @@ func (p *program) messageCells(m stores.Message) []string {
 	switch {
 	case m.Status != stores.StatusPending:
 	case m.Reserved && m.Holder != "":
-		next = "leased until " + dueIn(m.DueIn) + " by " + cut(printable(m.Holder), 40)
+		next = "leased until " + dueIn(max(m.DueIn, 0)) + " by " + cut(printable(m.Holder), 40)
 	case m.Reserved:
 		next = "reserved"
 	case m.Placement == stores.PlacementRedelivered && m.DueIn <= 0:

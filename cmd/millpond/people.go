@@ -30,10 +30,13 @@ func exactTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // dueIn says when something is due that is due in d.
 func dueIn(d time.Duration) string {
-	if d <= 0 {
+	var now time.Time
+	switch {
+	case d <= -time.Minute: // it waits for a worker
+		return humanize.RelTime(now.Add(d), now, "overdue", "")
+	case d <= 0:
 		return "now"
 	}
-	var now time.Time
 	return humanize.RelTime(now.Add(d), now, "ago", "from now")
 }
 

@@ -162,7 +162,7 @@ func numbers(args []string) ([]int64, error) {
 	for _, arg := range args {
 		n, err := strconv.ParseInt(arg, 10, 64)
 		if err != nil || n <= 0 {
-			return nil, usagef("%q is not a number that ls shows", arg)
+			return nil, usagef("%q is not a number that ls shows; write --consumer and --id for an id", arg)
 		}
 		if !seen[n] {
 			seen[n] = true

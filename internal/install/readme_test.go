@@ -120,14 +120,14 @@ func takeFiveMinutes(t *testing.T, tree published) {
 // breakIt does the tutorial's last step: the handler fails, and then it does not.
 func breakIt(t *testing.T, m *blankModule, tutorial, pasted string) {
 	t.Helper()
-	failure := regexp.MustCompile("put `(return errors[^`]+)` in the first line of `deduct`").FindStringSubmatch(tutorial)
+	failure := regexp.MustCompile("end `deduct` with `(return errors[^`]+)`").FindStringSubmatch(tutorial)
 	look := regexp.MustCompile("`(go tool millpond cause ls[^`]+)`").FindStringSubmatch(tutorial)
 	if failure == nil || look == nil {
 		t.Fatal("the tutorial does not say how to break it, or how to see that")
 	}
 	repaired := strings.Replace(pasted, `"order-1"`, `"order-2"`, 1)
 	broken := strings.Replace(repaired, "\t\"database/sql\"\n", "\t\"database/sql\"\n\t\"errors\"\n", 1)
-	broken = strings.Replace(broken, "\tfmt.Println(\"handler runs", "\t"+failure[1]+"\n\tfmt.Println(\"handler runs", 1)
+	broken = strings.Replace(broken, "string(msg.Payload))\n\treturn err\n", "string(msg.Payload))\n\t"+failure[1]+"\n", 1)
 	m.write(t, "main.go", broken)
 	if out := m.run(t, "go run ."); !strings.Contains(out, "delivery parked") || !strings.Contains(out, "cups left: 9\n") {
 		t.Errorf("the broken program prints %q", out)

@@ -50,15 +50,18 @@ func FindOverdue(add Adder, due Waits, may time.Duration) {
 
 // FindWaiting reports messages that wait: pending, failed or quarantined.
 func FindWaiting(add Adder, status string, w Waits) {
-	what, fix := "are pending, the first failed", "millpond cause ls"
+	one, more, fix := "message is pending, and failed first", "messages are pending, the first failed", "millpond cause ls"
 	switch status {
 	case stores.StatusFailed.String():
-		what, fix = "have failed for good, the first", "millpond cause ls, and millpond msg retry, resolve or discard"
+		one, more, fix = "message has failed for good,", "messages have failed for good, the first", "millpond cause ls, and millpond msg retry, resolve or discard"
 	case Quarantined:
-		what, fix = "are held in quarantine, the first", "millpond quarantine ls, and release or reject"
+		one, more, fix = "message is held in quarantine, seen first", "messages are held in quarantine, the first", "millpond quarantine ls, and release or reject"
+	}
+	if w.N == 1 {
+		more = one
 	}
 	if w.N > 0 {
-		add(stores.SeverityNote, fmt.Sprintf("%v messages %s %v ago", w, what, w.Age), "they wait for somebody", fix)
+		add(stores.SeverityNote, fmt.Sprintf("%v %s %v ago", w, more, w.Age), "a retry worker or an operator has to act", fix)
 	}
 }
 

@@ -156,7 +156,7 @@ VALUES (%d, 1, 3, 1, 1, 1, 0, 1, 1, 1, 1, 'id', '', '', '', '', '', '[]')`
 		{check: "outbox", says: "1 outputs wait to be published", plant: [2]string{output, noOutputs}},
 		{check: "outbox", says: "64 of the 64 buckets", plant: [2]string{output, noOutputs}},
 		{check: "overdue", says: "1 retries are due", plant: [2]string{fmt.Sprintf(failure, 1), noFailures}},
-		{check: "waiting", says: "1 messages are pending", plant: [2]string{fmt.Sprintf(failure, 1), noFailures}, note: true},
+		{check: "waiting", says: "1 message is pending", plant: [2]string{fmt.Sprintf(failure, 1), noFailures}, note: true},
 		{check: "numbers", says: "failure.number has reached", plant: [2]string{fmt.Sprintf(failure, int64(1)<<42), noFailures}},
 		{check: "clock", says: "differ by", plant: [2]string{"DO 0", "DO 0"}, e: stores.Examination{Now: func() time.Time { return time.Now().Add(time.Minute) }}},
 	}

@@ -146,7 +146,7 @@ OVERRIDING SYSTEM VALUE VALUES (NUMBER, 1, 3, 1, 1, 1, 0, now() - interval '2 ho
 		{name: "retries", check: "overdue", says: "1 retries are due", do: func() ([]string, []string) {
 			return pair(strings.Replace(failure, "NUMBER", "1", 1), noFailures)
 		}},
-		{name: "pending", check: "waiting", says: "1 messages are pending", note: true, do: func() ([]string, []string) {
+		{name: "pending", check: "waiting", says: "1 message is pending", note: true, do: func() ([]string, []string) {
 			return pair(strings.Replace(failure, "NUMBER", "1", 1), noFailures)
 		}},
 		{name: "numbers", check: "numbers", says: "failure.number has reached", do: func() ([]string, []string) {

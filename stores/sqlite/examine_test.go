@@ -52,7 +52,7 @@ func TestExamination(t *testing.T) {
 		"lack index millpond_failure_due":       {"DROP INDEX millpond_failure_due", "CREATE INDEX millpond_failure_due ON millpond_failure (consumer, due_at) WHERE status = 3 AND placement = 1"},
 		"also have column millpond_inbox.mine":  {"ALTER TABLE millpond_inbox ADD COLUMN mine TEXT", "ALTER TABLE millpond_inbox DROP COLUMN mine"},
 		"1 outputs wait to be published":        {"INSERT INTO millpond_outbox (created_at, bytes, bucket, destination, topic, type, codec, message_id) VALUES (1, 1, 1, '', 't', '', '', x'00')", "DELETE FROM millpond_outbox"},
-		"1 messages are held in quarantine":     {"INSERT INTO millpond_quarantine (consumer, reason, detail, identity_hash, fingerprint, topic, coordinates, first_at, last_at) VALUES (1, '', '', x'00', x'01', '', '', 1, 1)", "DELETE FROM millpond_quarantine"},
+		"1 message is held in quarantine":       {"INSERT INTO millpond_quarantine (consumer, reason, detail, identity_hash, fingerprint, topic, coordinates, first_at, last_at) VALUES (1, '', '', x'00', x'01', '', '', 1, 1)", "DELETE FROM millpond_quarantine"},
 		"4500000000000, more than half of what": {"INSERT INTO millpond_failure (number, consumer, message_id, status, placement, content, attempts, uncounted, class, cause, error, topic, coordinates) VALUES (4500000000000, 1, x'00', 4, 1, 0, 1, 0, '', '', '', '', '')", "DELETE FROM millpond_failure"},
 	} {
 		_, err := s.DB().ExecContext(t.Context(), plant[0])

@@ -56,7 +56,7 @@ func parseURL(u *url.URL) (path string, c Config, err error) {
 	path = u.Host + u.Path
 	switch {
 	case u.Scheme != "sqlite":
-		problem("the scheme is %q: write sqlite://", u.Scheme)
+		problem("the scheme is %q: write sqlite://, or open it with the package of that database", u.Scheme)
 	case u.Opaque != "":
 		problem("there is no // after the scheme: write sqlite:///absolute/path.db or sqlite://relative/path.db")
 	case u.User != nil:
