@@ -342,16 +342,18 @@ func TestMessagesShareTheFlushOfTheirCommit(t *testing.T) {
 		})
 	}
 	all.Wait()
-	var effects, kept int
+	var effects, kept, failed int
 	require.NoError(t, o.DB().QueryRow("SELECT count(DISTINCT note) FROM effects").Scan(&effects))
 	require.Equal(t, messages*9/10, effects)
 	o.requireCounts(messages, effects)
 	for _, b := range seen.all {
 		require.NoError(t, b.Lost)
 		kept += b.Kept
+		failed += b.Failed
 	}
 	commits, alone := o.commits()-before, effects-kept // who came alone ran alone
 	t.Logf("%d batches of %d messages, %d commits", len(seen.all), kept, commits)
+	require.NotZero(t, failed)
 	require.Greater(t, kept, 4*len(seen.all))
 	require.Equal(t, 1+len(seen.all)+alone+messages-effects, commits, "one for the consumer, each batch, each message alone and each failure")
 }

@@ -108,8 +108,11 @@ func releaseContent(b *bench) {
 	long.ID, long.Fingerprint = noise(10_000), stores.Fingerprint{}
 	b.keep(store, long)
 	want = append(want, stores.Content{UUID: long.UUID, Metadata: long.Metadata, Payload: long.Payload, Facts: long.Facts})
-	wantByID := make(map[string]stores.Content)
-	for i, row := range b.quarantined() {
+	rows, wantByID := b.quarantined(), make(map[string]stores.Content)
+	if len(rows) != len(want) {
+		b.tb.Fatalf("%d messages are in quarantine, want %d", len(rows), len(want))
+	}
+	for i, row := range rows {
 		b.decide(store, stores.VerbRelease, row.RowID)
 		want[i].State = stores.ContentKept
 		wantByID[string(stores.ReleasedID(row.RowID))] = want[i]
