@@ -82,15 +82,11 @@ func (s *session) member() *kgo.Client {
 // consuming returns the options of a subscriber's client.
 func (s *session) consuming() []kgo.Opt {
 	config := s.config()
-	start := kgo.NewOffset().AtStart()
-	if config.StartAtNewest {
-		start = kgo.NewOffset().AtEnd()
-	}
 	options := []kgo.Opt{
 		kgo.WithContext(s.life),
 		kgo.ConsumerGroup(s.subscriber.config.Group),
 		kgo.ConsumeTopics(s.topic),
-		kgo.ConsumeStartOffset(start),
+		kgo.ConsumeStartOffset(s.start()),
 		// After a lost offset, existing messages must never be skipped.
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.SessionTimeout(config.SessionTimeout),
@@ -106,14 +102,20 @@ func (s *session) consuming() []kgo.Opt {
 		kgo.OnPartitionsRevoked(s.revoked),
 		kgo.OnPartitionsLost(s.lost),
 		kgo.OnOffsetsFetched(s.fetched),
-	}
-	if config.StartAtNewest {
-		options = append(options, kgo.AdjustFetchOffsetsFn(s.pinNewest))
+		kgo.AdjustFetchOffsetsFn(s.pin),
 	}
 	if config.Protocol == ProtocolConsumer {
 		return append(options, kgo.ServerSideBalancer(), kgo.Balancers(kgo.StickyBalancer()))
 	}
 	return append(options, kgo.Balancers(kgo.CooperativeStickyBalancer()))
+}
+
+// start is where a group without a committed offset begins.
+func (s *session) start() kgo.Offset {
+	if s.config().StartAtNewest {
+		return kgo.NewOffset().AtEnd()
+	}
+	return kgo.NewOffset().AtStart()
 }
 
 // rebalanceTimeout is how long the group waits for its members to give up partitions.

@@ -69,3 +69,32 @@ func TestUnfinishedMessagesEndTheSuspicion(t *testing.T) {
 		t.Errorf("%d unfinished messages are suspect, want about %d", unfinished, distance)
 	}
 }
+
+// TestNothingIsSuspectForTheFirstMember: a new group begins with a backlog that nobody has begun.
+// What its first member has begun before it died is suspect, although it has settled nothing.
+func TestNothingIsSuspectForTheFirstMember(t *testing.T) {
+	t.Parallel()
+	const n = 20
+	topic, group := newTopic(t, testenv.Kafka(t), 1), uuid.NewString()
+	fill(t, testenv.Kafka(t), topic, 1, n)
+	b := newBroker(t, kafka.Config{Consume: kafka.Consume{CommitInterval: time.Hour, InFlightPerPartition: n}})
+	wires := kafka.Tap(b)
+	config := brokers.SubscriberConfig{Group: group, InFlight: n, DrainTimeout: time.Millisecond}
+	first := subscriber(t, b, config)
+	messages := subscribe(t, first, topic)
+	for range n {
+		if _, d := receive(t, messages); d.Suspect {
+			t.Errorf("%s is suspect", d.Coordinates)
+		}
+	}
+	wires.Cut(first)
+
+	again := subscribe(t, subscriber(t, b, config), topic)
+	for range n {
+		msg, d := receive(t, again)
+		if !d.Suspect {
+			t.Errorf("%s was with a member that died, and is not suspect", d.Coordinates)
+		}
+		msg.Ack()
+	}
+}

@@ -7,9 +7,8 @@
 //	go run ./internal/scale -work 20ms            # a handler that also waits for something else
 //	go run ./internal/scale -svg bin/scale.svg    # draws the rates
 //
-// A cell is a topic of so many messages, a new group, and processes that are started at once. Its
-// rate is that of the middle 80 % of the messages, so that neither the joining of the group nor
-// its end counts. Then each store is run once more while processes are killed, leave and come, so
+// A cell is a topic, a new group, processes that are started at once, and so many messages for them
+// when they share the partitions. Its rate is that of the middle 80 % of the messages. Then each store is run once more while processes are killed, leave and come, so
 // that partitions move. After every cell the effects are counted in the databases: none may be
 // missing, and none there twice, or the program fails.
 package main

@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"math/rand/v2"
 	"net/url"
-	"strconv"
 	"syscall"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/millpond-go/millpond/internal/pause"
@@ -104,7 +101,7 @@ func (c cell) lost() int    { return c.messages - c.distinct }
 // cell runs n processes on new databases until all messages have had their effect.
 func (b *bench) cell(ctx context.Context, n, kills int) (c cell, err error) {
 	c = cell{on: b.name, processes: n, messages: b.messages / b.less, kills: kills}
-	shards, err := b.shards(ctx, c.messages)
+	shards, err := b.shards(ctx)
 	if err != nil {
 		return c, err
 	}
@@ -120,9 +117,9 @@ func (b *bench) cell(ctx context.Context, n, kills int) (c cell, err error) {
 	if err != nil {
 		return c, err
 	}
-	if kills == 0 {
+	if err = b.publish(ctx, ps, group, shards, c.messages); err == nil && kills == 0 {
 		c.rate, err = watch(ctx, ps, c.messages)
-	} else {
+	} else if err == nil {
 		c.left, err = b.disturb(ctx, ps, kills, shards, c.messages)
 	}
 	c.client = ps.stop() / time.Duration(c.messages)
@@ -188,36 +185,6 @@ func (b *bench) effects(ctx context.Context, shards []shard) (distinct, all int,
 		distinct, all = distinct+d, all+a
 	}
 	return distinct, all, nil
-}
-
-// shards makes a database and a topic for each server, and publishes the messages, each to the
-// topic of its key.
-func (b *bench) shards(ctx context.Context, messages int) (shards []shard, err error) {
-	for _, s := range b.servers {
-		address, err := s.newDatabase(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if err := b.create(ctx, address); err != nil {
-			return nil, err
-		}
-		topic := "scale-" + uuid.NewString()
-		if _, err := kadm.NewClient(b.client).CreateTopic(ctx, partitions, 1, nil, topic); err != nil {
-			return nil, err
-		}
-		shards = append(shards, shard{topic, address})
-	}
-	records := make([]*kgo.Record, messages)
-	for i := range records {
-		id := strconv.Itoa(i)
-		h := fnv.New32a()
-		_, _ = h.Write([]byte(id))
-		records[i] = &kgo.Record{
-			Topic: shards[h.Sum32()%uint32(len(shards))].Topic, Key: []byte(id), Value: make([]byte, 512), //nolint:gosec // one or two
-			Headers: []kgo.RecordHeader{{Key: "_watermill_message_uuid", Value: []byte(id)}},
-		}
-	}
-	return shards, b.client.ProduceSync(ctx, records...).FirstErr()
 }
 
 // server is one that has databases.

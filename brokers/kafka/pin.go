@@ -1,0 +1,94 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+var errNotPinned = errors.New("kafka: the offsets to begin at could not be found and committed")
+
+// pin is called by the client, with the start offsets, before it fetches. Where the group has no
+// committed offset yet, it commits the offset to begin at before anything is delivered. So a
+// partition without one has had no owner, and nothing in it is suspect; and a group that begins at
+// the newest messages does not begin again at later ones. That must not fail: after an error the
+// client assigns the partitions again.
+func (s *session) pin(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+	var unowned []*partition
+	for id, offset := range offsets[s.topic] {
+		if offset == s.start() {
+			unowned = append(unowned, s.owned.some([]int32{id})...)
+		}
+	}
+	if len(unowned) == 0 {
+		return offsets, nil
+	}
+	pinned := make(map[int32]kgo.Offset, len(unowned))
+	err := s.commitStarts(ctx, unowned, pinned)
+	switch {
+	case err == nil:
+		for id, offset := range pinned {
+			offsets[s.topic][id] = offset
+		}
+	case s.config().StartAtNewest:
+		return nil, err
+	default: // it begins at the oldest message in any case
+		s.Logger().Debug("Where a new group begins is not committed, so existing messages count as suspects", watermill.LogFields{"error": err.Error()})
+	}
+	return offsets, nil
+}
+
+// commitStarts looks up where partitions begin, and commits that.
+func (s *session) commitStarts(ctx context.Context, unowned []*partition, pinned map[int32]kgo.Offset) error {
+	list := kadm.NewClient(s.member()).ListStartOffsets
+	if s.config().StartAtNewest {
+		// Not the high watermark: an open transaction's messages are published later.
+		list = kadm.NewClient(s.member()).ListCommittedOffsets
+	}
+	starts, err := list(ctx, s.topic)
+	if err == nil {
+		err = starts.Error()
+	}
+	if err != nil {
+		return fmt.Errorf("kafka: where the partitions begin: %w", err)
+	}
+	for _, p := range unowned {
+		start, ok := starts.Lookup(s.topic, p.id)
+		if !ok { // it is new, and the broker that was asked does not know it yet
+			return errNotPinned
+		}
+		pinned[p.id] = kgo.NewOffset().At(start.Offset)
+	}
+	for _, p := range unowned {
+		p.beginAt(pinned[p.id].EpochOffset().Offset)
+	}
+	s.commit()
+	for _, p := range unowned {
+		if _, due := p.mark(); due {
+			return errNotPinned
+		}
+	}
+	for _, p := range unowned {
+		p.trust()
+	}
+	return nil
+}
+
+// beginAt sets where a partition without a committed offset starts.
+func (p *partition) beginAt(offset int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.backlog.offsets.next, p.backlog.offsets.epoch = offset, unknownEpoch
+	p.backlog.offsets.settled++ // this must be committed
+}
+
+// trust notes that no earlier owner can have begun a message.
+func (p *partition) trust() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.backlog.suspects.left = 0
+}
