@@ -29,6 +29,7 @@ type conn struct {
 	// guards the fields below.
 	mu         sync.Mutex
 	prepared   [preparedStatements]preparedStatement
+	kept       keptStatements
 	phase      phase
 	committing bool // commit runs, so the hook allows a commit
 	passed     bool // the hook has allowed it: from here on SQLite may have committed
@@ -178,33 +179,18 @@ func (c *conn) commitAfter(err error) error {
 	return pkg.CommitUnknown(err)
 }
 
-// emit sends statements that return no rows, many of which have the same text.
-func (c *conn) emit(staged []sqlstore.Statement) (err error) {
-	var prepared preparedStatement
-	for i, s := range staged {
-		if i == 0 || s.Text != staged[i-1].Text {
-			if prepared != nil {
-				err = prepared.Close()
-			}
-			if err != nil {
-				return err
-			}
-			if prepared, err = c.prepareNative(context.Background(), s.Text); err != nil {
-				return err
-			}
-		}
-		args := make([]driver.Value, len(s.Args))
+// emit sends statements that return no rows.
+func (c *conn) emit(staged []sqlstore.Statement) error {
+	for _, s := range staged {
+		args := make([]driver.NamedValue, len(s.Args))
 		for i, arg := range s.Args {
-			args[i] = arg
+			args[i] = driver.NamedValue{Ordinal: i + 1, Value: arg}
 		}
-		if _, err := prepared.ExecContext(context.Background(), named(args...)); err != nil {
-			return errors.Join(err, prepared.Close())
+		if _, err := c.exec(context.Background(), s.Text, args); err != nil {
+			return err
 		}
 	}
-	if prepared == nil {
-		return nil
-	}
-	return prepared.Close()
+	return nil
 }
 
 // rollback ends any open transaction, including one that a handler began, and reports whether it is
@@ -344,7 +330,7 @@ func named(args ...driver.Value) []driver.NamedValue {
 func (c *conn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var errs []error
+	errs := []error{c.kept.close()}
 	for i, s := range c.prepared {
 		if s != nil {
 			errs = append(errs, s.Close())

@@ -114,12 +114,12 @@ func (s *session) CheckNamedValue(v *driver.NamedValue) (err error) {
 
 // ExecContext implements driver.ExecerContext.
 func (s *session) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	return pass(ctx, s, query, func(ctx context.Context) (driver.Result, error) { return s.conn.native.ExecContext(ctx, query, args) })
+	return pass(ctx, s, query, func(ctx context.Context) (driver.Result, error) { return s.conn.exec(ctx, query, args) })
 }
 
 // QueryContext implements driver.QueryerContext.
 func (s *session) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	return ask(ctx, s, query, func(ctx context.Context) (driver.Rows, error) { return s.conn.native.QueryContext(ctx, query, args) })
+	return ask(ctx, s, query, func(ctx context.Context) (driver.Rows, error) { return s.conn.query(ctx, query, args) })
 }
 
 // PrepareContext implements driver.ConnPrepareContext.
