@@ -146,7 +146,7 @@ func (s *Store) changeOne(ctx context.Context, c *stores.Change, l listed, now i
 	}
 	done.Changed++
 	if (c.Verb == stores.VerbErase || c.Verb == stores.VerbResolve) && l.holder != "" { // the holder may have recorded a step in the meantime
-		late, err := s.kept(ctx, l.key, &row{steps: true})
+		late, err := s.kept(ctx, l.key, &row{attempted: attempted{steps: true}})
 		if err = errors.Join(err, s.remove(ctx, late)); err != nil {
 			return err
 		}
@@ -212,10 +212,16 @@ func (s *Store) detain(ctx context.Context, k item, consumer int64, q stores.Qua
 		return err
 	}
 	r := &row{
-		number: number, id: sqlstore.NonEmpty(q.ID), reason: stores.Reason(sqlstore.Text(string(q.Reason), maxWordBytes)), detail: sqlstore.Text(q.Detail, stores.MaxDetailBytes),
-		fingerprint: q.Fingerprint.Bytes(), existing: q.Existing.Bytes(), topic: sqlstore.Text(q.Topic, maxPlaceBytes), coordinates: sqlstore.Text(q.Coordinates, maxPlaceBytes),
-		uuid: []byte(q.UUID), codec: sqlstore.Text(q.Codec, maxWordBytes), oneWay: q.OneWay, state: stores.QuarantineHeld,
-		seen: 1, firstAt: now, lastAt: now, list: heldPrefix + partition(consumer, q.ID),
+		fingerprint: q.Fingerprint.Bytes(), list: heldPrefix + partition(consumer, q.ID),
+		identity: identity{
+			number: number, firstAt: now, lastAt: now, uuid: []byte(q.UUID), id: sqlstore.NonEmpty(q.ID),
+			topic: sqlstore.Text(q.Topic, maxPlaceBytes), coordinates: sqlstore.Text(q.Coordinates, maxPlaceBytes),
+		},
+		contentAt: contentAt{codec: sqlstore.Text(q.Codec, maxWordBytes)},
+		quarantined: quarantined{
+			reason: stores.Reason(sqlstore.Text(string(q.Reason), maxWordBytes)), state: stores.QuarantineHeld,
+			detail: sqlstore.Text(q.Detail, stores.MaxDetailBytes), existing: q.Existing.Bytes(), seen: 1, oneWay: q.OneWay,
+		},
 	}
 	if len(q.ID) > maxPlaceBytes*100 { // the id is in the item
 		return fmt.Errorf("dynamodb: %w: its id has %d bytes", stores.ErrTooLarge, len(q.ID))

@@ -136,9 +136,11 @@ func (s *Store) letOut(ctx context.Context, l listed, now int64) (stores.Key, *r
 	}
 	why = sqlstore.Text(why, stores.MaxErrorBytes)
 	r := &row{
-		status: stores.StatusPending, placement: stores.PlacementParked, content: stores.ContentKept, number: number,
-		fingerprint: l.fingerprint, due: now, budgetAt: now, firstAt: now, lastAt: now, class: classReleased, failure: why,
-		cause: stores.CauseOf(classReleased, why), topic: l.topic, coordinates: l.coordinates, codec: l.codec, uuid: l.uuid,
+		status: stores.StatusPending, fingerprint: l.fingerprint,
+		identity:    identity{number: number, firstAt: now, lastAt: now, topic: l.topic, coordinates: l.coordinates, uuid: l.uuid},
+		contentAt:   contentAt{content: stores.ContentKept, codec: l.codec},
+		attempted:   attempted{placement: stores.PlacementParked, class: classReleased, failure: why, cause: stores.CauseOf(classReleased, why), budgetAt: now},
+		reservation: reservation{due: now},
 	}
 	r.index(sqlstore.ConsumerNumber(k.Consumer), k.ID)
 	return k, r, s.store(ctx, r, content.metadata, content.facts, content.payload)

@@ -87,25 +87,49 @@ type row struct {
 	own         []byte        // random, new with each change that no other writer may miss
 	fingerprint []byte
 	trace       []byte
-	completedAt int64 // times are in microseconds
-	expires     int64 // in seconds, as the time to live wants
+	completedAt int64  // times are in microseconds
+	expires     int64  // in seconds, as the time to live wants
+	list, ready string // the partitions in the indexes
 
-	// For messages that are not completed. The number is unique.
-	number, revision                       int64
-	placement                              stores.Placement
-	content                                stores.ContentState
-	attempts, uncounted, redrives          int
-	due, budgetAt, firstAt, lastAt         int64
-	beat                                   int64 // of the lease's last renewal
-	presumed, reserved, suspect, steps     bool
-	class                                  stores.Class
-	cause, failure                         string
-	topic, coordinates, holder, codec      string
-	uuid, history, orderKey, contentID, id []byte
-	chunks, bytes, packed                  int    // of the content: its items, and the bytes of the payload and of everything
-	list, ready                            string // the partitions in the indexes
+	identity    // for messages that are not completed
+	contentAt   // where their content is
+	attempted   // those that have failed, wait or run
+	reservation // who has them, and until when
+	quarantined // those in quarantine
+}
 
-	// For messages in quarantine.
+type identity struct {
+	number, revision   int64 // the number is unique
+	firstAt, lastAt    int64
+	topic, coordinates string
+	uuid, id           []byte
+}
+
+type contentAt struct {
+	content               stores.ContentState
+	codec                 string
+	history, contentID    []byte
+	chunks, bytes, packed int // its items, and the bytes of the payload and of everything
+}
+
+type attempted struct {
+	placement                     stores.Placement
+	class                         stores.Class
+	cause, failure                string
+	attempts, uncounted, redrives int
+	budgetAt                      int64
+	presumed, suspect, steps      bool // steps: it has recorded some
+	orderKey                      []byte
+}
+
+type reservation struct {
+	due      int64
+	reserved bool
+	holder   string
+	beat     int64 // of the lease's last renewal
+}
+
+type quarantined struct {
 	reason             stores.Reason
 	state              stores.QuarantineStatus
 	detail             string
