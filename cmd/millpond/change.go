@@ -359,9 +359,9 @@ func due(w io.Writer, r changeRecord) {
 	switch now {
 	case 0:
 	case 1:
-		fmt.Fprintln(w, "1 message is due now; a retry worker runs it")
+		fmt.Fprintln(w, "1 message is due now, and waits for a retry worker")
 	default:
-		fmt.Fprintf(w, "%s are due now; a retry worker runs them\n", messages(now, false))
+		fmt.Fprintf(w, "%s are due now, and wait for a retry worker\n", messages(now, false))
 	}
 	switch r.Redelivered {
 	case 0:

@@ -33,7 +33,7 @@ func TestFromCausesToRepaired(t *testing.T) {
 
 		w.batch = 2 // so there are three
 		w.terminal("y\n")
-		require.Equal(t, "5 messages are due now; a retry worker runs them\n", w.ok("msg", "retry", "--cause", cause, "--reason", "fixed in v2"))
+		require.Equal(t, "5 messages are due now, and wait for a retry worker\n", w.ok("msg", "retry", "--cause", cause, "--reason", "fixed in v2"))
 		require.Contains(t, w.errB.String(), "Retry 5 messages? [y/N]")
 		require.Contains(t, w.errB.String(), "[========================      ] changed 4 of 5")
 		require.Len(t, w.objects("msg", "ls", "--status", "pending"), 5)
@@ -142,7 +142,7 @@ func TestDecisionsOnSingleMessages(t *testing.T) {
 		require.Equal(t, "millpond: already discarded: 1 message; the other numbers match nothing\n", w.errB.String())
 		w.run(exitNothing, "msg", "discard", "4711")
 		require.Equal(t, "millpond: nothing matched\n", w.errB.String())
-		require.Equal(t, "1 message is due now; a retry worker runs it\n", w.ok("msg", "retry", numbers[0]), "by its number, also a discarded one")
+		require.Equal(t, "1 message is due now, and waits for a retry worker\n", w.ok("msg", "retry", numbers[0]), "by its number, also a discarded one")
 
 		answer := w.object(exitPartly, "msg", "discard", numbers[1], "4711")
 		require.EqualValues(t, 1, answer["changed"])
@@ -156,7 +156,7 @@ func TestDecisionsOnSingleMessages(t *testing.T) {
 		require.Equal(t, "millpond: already discarded: 1 message\n", w.errB.String())
 		w.run(exitNothing, "msg", "discard", numbers[1], numbers[2])
 		require.Equal(t, "millpond: already discarded: 2 messages\n", w.errB.String())
-		require.Equal(t, "2 messages are due now; a retry worker runs them\n", w.ok("msg", "retry", "--status", "discarded", "--yes"))
+		require.Equal(t, "2 messages are due now, and wait for a retry worker\n", w.ok("msg", "retry", "--status", "discarded", "--yes"))
 	})
 }
 

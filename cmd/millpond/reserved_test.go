@@ -43,7 +43,7 @@ func TestReservedMessagesAreToldAlikeAndFreed(t *testing.T) {
 			require.EqualValues(t, 0, left["busy"])
 			require.Equal(t, "millpond: 1 message left alone, because a retry worker has reserved it and may be running it: --break takes it from the worker\n", w.errB.String())
 		}
-		require.Equal(t, "1 message is due now; a retry worker runs it\n", w.ok("msg", "retry", number, "--break", "--reason", "its worker is dead"))
+		require.Equal(t, "1 message is due now, and waits for a retry worker\n", w.ok("msg", "retry", number, "--break", "--reason", "its worker is dead"))
 		entry := w.objects("audit", "ls", "--limit", "1")[0]
 		require.Equal(t, "reserved", entry["before"])
 		require.Equal(t, "pending", entry["after"])

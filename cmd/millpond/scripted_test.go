@@ -59,7 +59,7 @@ func newScripted(t *testing.T, messages int) (*session, *scripted) {
 func TestAMillionMessagesInBatches(t *testing.T) {
 	n, s := newScripted(t, 1_000_000)
 	n.terminal("y\n")
-	require.Equal(t, "1,000,000 messages are due now; a retry worker runs them\n", n.ok("msg", "retry", "--all", "--reason", "fixed", "--actor", "grace"))
+	require.Equal(t, "1,000,000 messages are due now, and wait for a retry worker\n", n.ok("msg", "retry", "--all", "--reason", "fixed", "--actor", "grace"))
 	require.Contains(t, n.errB.String(), "Retry 10,000+ messages?")
 	require.Contains(t, n.errB.String(), "changed 999,500 of 10,000+")
 	require.Len(t, s.changes, 2000)
@@ -149,7 +149,7 @@ func TestBusyAndFasterOperators(t *testing.T) {
 	s.onChange = func(context.Context, stores.Change) (stores.Changed, error) {
 		return stores.Changed{Busy: 2, Changed: 8, Redelivered: 3, Done: true}, nil
 	}
-	require.Equal(t, "5 messages are due now; a retry worker runs them\n"+
+	require.Equal(t, "5 messages are due now, and wait for a retry worker\n"+
 		"3 messages wait for the broker to deliver them again, because no content is kept\n", n.run(exitPartly, "msg", "retry", "--all", "--yes"))
 	s.onChange = func(context.Context, stores.Change) (stores.Changed, error) { return stores.Changed{Done: true}, nil }
 	require.Empty(t, n.run(exitNothing, "msg", "retry", "--all", "--yes"))

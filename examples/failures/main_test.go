@@ -83,7 +83,7 @@ func TestEveryOrderIsAccountedFor(t *testing.T) {
 					"\n3 failed at once: the card is declined\n",
 					"\n5 failed after 4 attempts, each of which panicked\n",
 					"\n1 in quarantine: another order has its id\n",
-					"\n5 messages are due now; a retry worker runs them\n",
+					"\n5 messages are due now, and wait for a retry worker\n",
 					"\n1 rejected\n",
 					"\ndiscarded 3 messages\n",
 					"\nno message is pending or failed\n",

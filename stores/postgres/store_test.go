@@ -339,12 +339,16 @@ func TestOpenSaysWhatToDoAboutARefusal(t *testing.T) {
 	}
 	other.Path = "/no_such_database"
 	for address, says := range map[string]string{
-		other.String(): "create it, or name another in the URL",
-		pgtest.WithParameters(t, good, "no_such_setting", "1"): "check the parameters of the URL",
+		pgtest.WithParameters(t, other.String(), "sslmode", "prefer"): "create it, or name another in the URL",
+		pgtest.WithParameters(t, good, "no_such_setting", "1"):        "check the parameters of the URL",
 	} {
 		_, err := stores.Open(t.Context(), address)
 		if err == nil || !strings.HasPrefix(err.Error(), "postgres: cannot connect to "+other.Host) || !strings.Contains(err.Error(), says) {
 			t.Errorf("the error does not say %q: %v", says, err)
+			continue
+		}
+		if strings.Contains(err.Error(), "TLS") {
+			t.Errorf("the error speaks of TLS, which was not the reason: %v", err)
 		}
 	}
 }

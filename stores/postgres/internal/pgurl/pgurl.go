@@ -178,17 +178,23 @@ func (e *connectError) Error() string {
 		cause = cmp.Or(c.Unwrap(), cause)
 	}
 	var reasons []string
+	said, answered := errors.AsType[*pgconn.PgError](e.err)
 	for line := range strings.Lines(cause.Error()) {
-		if line = strings.TrimSpace(line); line != "" && !slices.Contains(reasons, line) {
-			reasons = append(reasons, line)
+		line = strings.TrimSpace(line)
+		if line == "" || slices.Contains(reasons, line) || answered && strings.Contains(line, refusedTLS) {
+			continue
 		}
+		reasons = append(reasons, line)
 	}
 	text := fmt.Sprintf("postgres: cannot connect to %s: %s", e.host, strings.Join(reasons, "; "))
-	if said, ok := errors.AsType[*pgconn.PgError](e.err); ok && fixes[said.Code] != "" {
+	if answered && fixes[said.Code] != "" {
 		text += ": " + fixes[said.Code]
 	}
 	return text
 }
+
+// refusedTLS is no reason where the server has answered without TLS, as it may by default (sslmode=prefer).
+const refusedTLS = "server refused TLS connection"
 
 // fixes say what to do when a server refuses a connection.
 var fixes = map[string]string{

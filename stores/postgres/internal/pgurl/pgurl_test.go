@@ -95,3 +95,17 @@ func TestConnectErrorSaysEachReasonOnce(t *testing.T) {
 		t.Errorf("%q, want %q", err, want)
 	}
 }
+
+// By default the driver tries without TLS what it could not do with it: the second answer counts.
+func TestConnectErrorLeavesOutRefusedTLS(t *testing.T) {
+	t.Parallel()
+	refused := &pgconn.PgError{Severity: "FATAL", Code: "28000", Message: `role "nobody" does not exist`}
+	tls := errors.New("db (db): tls error: server refused TLS connection")
+	err := pgurl.ConnectError("db", errors.Join(tls, fmt.Errorf("db (db): server error: %w", refused)))
+	if want := `postgres: cannot connect to db: db (db): server error: FATAL: role "nobody" does not exist (SQLSTATE 28000)`; !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("%q, want %q", err, want)
+	}
+	if err := pgurl.ConnectError("db", tls); !strings.Contains(err.Error(), "refused TLS") {
+		t.Errorf("%q does not say that TLS was refused", err)
+	}
+}
