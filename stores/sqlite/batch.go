@@ -30,7 +30,7 @@ func (s *Store) BeginBatch(ctx context.Context, claims []stores.Claim) (stores.B
 			candidates[i] = &member{batch: b, flight: f, claim: claim{Claim: claims[i], consumer: consumer}}
 		}
 	}
-	begin := beginning{decide: func(c *conn) error {
+	begin := beginning{inMemory: true, decide: func(c *conn) error {
 		for _, m := range candidates {
 			var err error
 			if m == nil {

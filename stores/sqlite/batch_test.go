@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -77,6 +78,32 @@ func TestABatchIsOneCommit(t *testing.T) {
 	require.NoError(t, b.Commit(t.Context()))
 	require.Equal(t, before+1, o.commits())
 	o.requireCounts(28, 28)
+}
+
+// What savepoints copy is in memory in a batch, and in a file for the large changes that run alone.
+func TestOnlyBatchesHaveTheirTemporaryStorageInMemory(t *testing.T) {
+	t.Parallel()
+	o := open(t)
+	storage := func(c *conn) int64 {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		rows, err := c.native.QueryContext(t.Context(), "PRAGMA temp_store", nil)
+		require.NoError(t, err)
+		value := make([]driver.Value, 1)
+		require.NoError(t, rows.Next(value))
+		require.NoError(t, rows.Close())
+		return value[0].(int64)
+	}
+	const byDefault, memory = 0, 2
+	for i := range 2 {
+		b, members := o.beginBatch(fmt.Sprint("batched", i))
+		require.EqualValues(t, memory, storage(b.(*batch).conn))
+		require.NoError(t, members[0].Keep(t.Context()))
+		require.NoError(t, b.Commit(t.Context()))
+		a := o.begin(claimOf(fmt.Sprint("alone", i)))
+		require.EqualValues(t, byDefault, storage(a.(*attempt).conn))
+		require.NoError(t, a.Commit(t.Context()))
+	}
 }
 
 // Each member has a *sql.Tx of its own, which ends with its run.

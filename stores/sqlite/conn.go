@@ -30,6 +30,7 @@ type conn struct {
 	mu         sync.Mutex
 	prepared   [preparedStatements]preparedStatement
 	kept       keptStatements
+	inMemory   bool // temporary storage is in memory
 	phase      phase
 	committing bool // commit runs, so the hook allows a commit
 	passed     bool // the hook has allowed it: from here on SQLite may have committed
@@ -90,8 +91,9 @@ func (c *conn) onRollback() {
 
 // beginning describes how a transaction of the store begins.
 type beginning struct {
-	decide func(*conn) error // runs the first statement; nil: none
-	conn   *conn             // the result
+	decide   func(*conn) error // runs the first statement; nil: none
+	inMemory bool              // see conn.keepInMemory
+	conn     *conn             // the result
 }
 
 // detached carries a beginning to the connection. It is never canceled, because database/sql would
@@ -119,6 +121,9 @@ func (c *conn) BeginTx(ctx context.Context, _ driver.TxOptions) (driver.Tx, erro
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if err := c.keepInMemory(b.inMemory); err != nil {
+		return nil, err
+	}
 	if err := c.run(beginStatement); err != nil {
 		c.discard = !isCode(err, sqlite3.SQLITE_BUSY)
 		return nil, err
@@ -132,6 +137,25 @@ func (c *conn) BeginTx(ctx context.Context, _ driver.TxOptions) (driver.Tx, erro
 	}
 	b.conn = c
 	return transaction{c}, nil
+}
+
+// keepInMemory sets where the next transaction has its temporary storage. Behind a savepoint SQLite
+// copies each page before the first change. By default each savepoint allocates 64 KiB for that before
+// anything is spilled to a file, which takes longer than the statements of a lean handler; in memory
+// it allocates as much as it needs.
+func (c *conn) keepInMemory(yes bool) error {
+	if c.inMemory == yes {
+		return nil
+	}
+	where := "PRAGMA temp_store = DEFAULT"
+	if yes {
+		where = "PRAGMA temp_store = MEMORY"
+	}
+	if _, err := c.native.ExecContext(context.Background(), where, nil); err != nil {
+		return err
+	}
+	c.inMemory = yes
+	return nil
 }
 
 // Begin implements driver.Conn; database/sql calls BeginTx.
