@@ -63,29 +63,26 @@ func Today(tb testing.TB, one string, all ...string) bool {
 	return slices.Contains(Turn(tb, 1, all...), one)
 }
 
-var otherStores = []string{"mariadb", "mysql", "postgres+sql", "sqlite"}
+var storesOfSQL = []string{"mariadb", "mysql", "postgres", "postgres+sql", "sqlite"}
 
 // StoreDays is within how many days OnStore has had each group on each store.
-const StoreDays = 4
+const StoreDays = 5
 
 // OnStore returns the groups of the conformance suite whose turn it is on one of the stores with
-// SQL: each day half of them on "postgres", and each on one of the others.
+// SQL: each day each group is on one of them.
 func OnStore(tb testing.TB, store string, groups ...string) []string {
 	tb.Helper()
 	if Soak() {
 		return groups
 	}
-	day := day(tb)
-	every, at := len(otherStores), slices.Index(otherStores, store)
-	switch {
-	case store == "postgres":
-		every, at = 2, 0
-	case at < 0:
-		tb.Fatalf("rotation: %s is none of %q, which share out the groups", store, otherStores)
+	at := slices.Index(storesOfSQL, store)
+	if at < 0 {
+		tb.Fatalf("rotation: %s is none of %q, which share out the groups", store, storesOfSQL)
 	}
+	day := day(tb)
 	var today []string
 	for i, name := range groups {
-		if (i+dayNumber(day)-at)%every == 0 {
+		if (i+dayNumber(day)-at)%len(storesOfSQL) == 0 {
 			today = append(today, name)
 		}
 	}
