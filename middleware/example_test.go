@@ -41,7 +41,12 @@ func ExampleInbox() {
 	check(err)
 	router.AddMiddleware(inbox.Middleware)
 
-	subscriber, publisher := exampleBroker()
+	broker, err := memory.New(memory.Config{})
+	check(err)
+	subscriber, err := broker.Subscriber(brokers.SubscriberConfig{Group: "shop"})
+	check(err)
+	publisher, err := broker.Publisher(brokers.PublisherConfig{})
+	check(err)
 	router.AddConsumerHandler("stock", "orders", subscriber,
 		sqlite.Handler(func(ctx context.Context, tx *sql.Tx, msg *message.Message) error {
 			_, err := tx.ExecContext(ctx, "UPDATE stock SET quantity = quantity - 1 WHERE sku = ?", string(msg.Payload))

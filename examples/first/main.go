@@ -5,10 +5,12 @@ package main
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"log"
 	"os"
 	"os/signal"
+	"syscall"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -26,7 +28,7 @@ func main() {
 }
 
 func run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 
 	// The database of your handlers. On SQLite, Open also creates millpond's tables.
@@ -65,7 +67,8 @@ func run() error {
 	group.Go(func() error { defer stop(); return retries.Run(ctx) })
 	group.Go(func() error { defer stop(); return router.Run(ctx) })
 	group.Go(func() error { defer stop(); return deliverThreeTimes(ctx, router, broker, store.DB()) })
-	return group.Wait()
+	// Close says that this process has not died: its messages are no suspects for the next one.
+	return errors.Join(group.Wait(), inbox.Close(context.WithoutCancel(ctx)))
 }
 
 // deduct is not idempotent: it must not run twice for one order.

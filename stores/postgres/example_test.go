@@ -2,9 +2,11 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -43,12 +45,12 @@ func Example_shop() {
 		if err != nil {
 			return err
 		}
-		ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
+		ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 		defer stop()
 		group, ctx := errgroup.WithContext(ctx)
 		group.Go(func() error { defer stop(); return retries.Run(ctx) }) // runs failed messages again
 		group.Go(func() error { defer stop(); return router.Run(ctx) })
-		return group.Wait()
+		return errors.Join(group.Wait(), inbox.Close(context.WithoutCancel(ctx))) // Close: this process has not died
 	}
 	_ = run
 }

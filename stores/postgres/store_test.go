@@ -327,6 +327,9 @@ func TestURLErrorsHideThePassword(t *testing.T) {
 		"postgres://user:canary@127.0.0.1:1/db?millpond_shema=typo",
 		"postgres://user@127.0.0.1:1/db?sslmode=verify-full;password=canary",
 		"mongodb://user:canary@host/db",
+		"host=127.0.0.1 port=1 user=user password=canary dbname=db",
+		"user:canary@127.0.0.1:1/db",
+		"//user:canary@127.0.0.1:1/db",
 	)
 }
 

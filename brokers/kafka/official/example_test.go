@@ -2,6 +2,7 @@ package official_test
 
 import (
 	"context"
+	"errors"
 
 	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill"
@@ -52,9 +53,9 @@ func Example_existingRouter() {
 		}
 		ctx, stop := context.WithCancel(ctx)
 		group, ctx := errgroup.WithContext(ctx)
-		group.Go(func() error { defer stop(); return retries.Run(ctx) }) // runs what has failed again
-		group.Go(func() error { defer stop(); return router.Run(ctx) })  // one that ends, ends both
-		return group.Wait()
+		group.Go(func() error { defer stop(); return retries.Run(ctx) })          // runs what has failed again
+		group.Go(func() error { defer stop(); return router.Run(ctx) })           // one that ends, ends both
+		return errors.Join(group.Wait(), inbox.Close(context.WithoutCancel(ctx))) // Close: this process has not died
 	}
 	_ = addInbox
 }

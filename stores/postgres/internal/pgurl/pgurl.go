@@ -51,8 +51,23 @@ var misplaced = map[string]string{
 	"autocommit": "", "multiStatements": "", "interpolateParams": "",
 }
 
+// checkScheme refuses pgx's other form, host=… password=…, and what else has no scheme of ours: pgx
+// would repeat it in an error.
+func checkScheme(u *url.URL) error {
+	switch scheme := strings.TrimSuffix(u.Scheme, "+sql"); {
+	case *u == url.URL{}:
+		return errors.New("the URL is empty: write postgres://user:password@host:port/database")
+	case scheme != "postgres" && scheme != "postgresql" || u.Opaque != "":
+		return errors.New("the URL does not begin with postgres:// or postgresql://: write postgres://user:password@host:port/database")
+	}
+	return nil
+}
+
 // Parse reads a URL, which it may change. Its errors contain no secrets from the URL.
 func Parse(u *url.URL) (URL, error) {
+	if err := checkScheme(u); err != nil {
+		return URL{}, err
+	}
 	if err := urlquery.Stray(u); err != nil {
 		return URL{}, err
 	}

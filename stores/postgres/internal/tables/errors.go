@@ -167,7 +167,7 @@ func Unavailable(err error) error {
 		case undefinedTable, undefinedColumn, undefinedSchema:
 			return fmt.Errorf("postgres: %w: %w", stores.ErrNotMigrated, err)
 		case noRight: // on a table of millpond's: no message can be handled until it is granted
-			return fmt.Errorf("postgres: %w: %w", stores.ErrUnavailable, err)
+			return fmt.Errorf("postgres: %w: %w: grant the rights that `millpond roles` prints", stores.ErrUnavailable, err)
 		case statementExists, statementMissing:
 			return fmt.Errorf("postgres: %w: %w: %w", stores.ErrUnavailable, errPooler, err)
 		}
