@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -31,9 +32,7 @@ func (s *session) pin(ctx context.Context, offsets map[string]map[int32]kgo.Offs
 	err := s.commitStarts(ctx, unowned, pinned)
 	switch {
 	case err == nil:
-		for id, offset := range pinned {
-			offsets[s.topic][id] = offset
-		}
+		maps.Copy(offsets[s.topic], pinned)
 	case s.config().StartAtNewest:
 		return nil, err
 	default: // it begins at the oldest message in any case

@@ -83,7 +83,7 @@ func TestStatementsOfHandlersAreKept(t *testing.T) {
 			require.NoError(t, err)
 			names, err := rows.Columns()
 			require.NoError(t, err)
-			require.NoError(t, rows.Close())
+			require.NoError(t, rows.Close()) //nolint:sqlclosecheck // before the commit
 			require.NoError(t, rows.Err())
 			require.NoError(t, a.Commit(t.Context()))
 			return len(names)
@@ -120,10 +120,10 @@ func TestAKeptStatementIsUsedOnceAtATime(t *testing.T) {
 				pairs = append(pairs, note+later)
 			}
 			require.NoError(t, inner.Err())
-			require.NoError(t, inner.Close())
+			require.NoError(t, inner.Close()) //nolint:sqlclosecheck // before the next query
 		}
 		require.NoError(t, outer.Err())
-		require.NoError(t, outer.Close())
+		require.NoError(t, outer.Close()) //nolint:sqlclosecheck // before the commit
 		require.Equal(t, []string{"ab", "ac", "bc"}, pairs)
 		require.NoError(t, a.Commit(t.Context()))
 	}
