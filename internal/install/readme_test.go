@@ -126,8 +126,7 @@ func breakIt(t *testing.T, m *blankModule, tutorial, pasted string) {
 		t.Fatal("the tutorial does not say how to break it, or how to see that")
 	}
 	repaired := strings.Replace(pasted, `"order-1"`, `"order-2"`, 1)
-	broken := strings.Replace(repaired, "\t\"database/sql\"\n", "\t\"database/sql\"\n\t\"errors\"\n", 1)
-	broken = strings.Replace(broken, "string(msg.Payload))\n\treturn err\n", "string(msg.Payload))\n\t"+failure[1]+"\n", 1)
+	broken := strings.Replace(repaired, "string(msg.Payload))\n\treturn err\n", "string(msg.Payload))\n\t"+failure[1]+"\n", 1)
 	m.write(t, "main.go", broken)
 	if out := m.run(t, "go run ."); !strings.Contains(out, "delivery parked") || !strings.Contains(out, "cups left: 9\n") {
 		t.Errorf("the broken program prints %q", out)
@@ -218,9 +217,11 @@ func program(t *testing.T, readme string) string {
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
+	"syscall"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
