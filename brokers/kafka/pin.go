@@ -28,11 +28,10 @@ func (s *session) pin(ctx context.Context, offsets map[string]map[int32]kgo.Offs
 	if len(unowned) == 0 {
 		return offsets, nil
 	}
-	pinned := make(map[int32]kgo.Offset, len(unowned))
-	err := s.commitStarts(ctx, unowned, pinned)
+	starts, err := s.commitStarts(ctx, unowned)
 	switch {
 	case err == nil:
-		maps.Copy(offsets[s.topic], pinned)
+		maps.Copy(offsets[s.topic], starts)
 	case s.config().StartAtNewest:
 		return nil, err
 	default: // it begins at the oldest message in any case
@@ -41,40 +40,39 @@ func (s *session) pin(ctx context.Context, offsets map[string]map[int32]kgo.Offs
 	return offsets, nil
 }
 
-// commitStarts looks up where partitions begin, and commits that.
-func (s *session) commitStarts(ctx context.Context, unowned []*partition, pinned map[int32]kgo.Offset) error {
+// commitStarts looks up where partitions begin, commits that, and returns it.
+func (s *session) commitStarts(ctx context.Context, unowned []*partition) (map[int32]kgo.Offset, error) {
 	list := kadm.NewClient(s.member()).ListStartOffsets
 	if s.config().StartAtNewest {
 		// Not the high watermark: an open transaction's messages are published later.
 		list = kadm.NewClient(s.member()).ListCommittedOffsets
 	}
-	starts, err := list(ctx, s.topic)
+	listed, err := list(ctx, s.topic)
 	if err == nil {
-		err = starts.Error()
+		err = listed.Error()
 	}
 	if err != nil {
-		return fmt.Errorf("kafka: where the partitions begin: %w", err)
+		return nil, fmt.Errorf("kafka: where the partitions begin: %w", err)
 	}
+	starts := make(map[int32]kgo.Offset, len(unowned))
 	for _, p := range unowned {
-		start, ok := starts.Lookup(s.topic, p.id)
+		start, ok := listed.Lookup(s.topic, p.id)
 		if !ok { // it is new, and the broker that was asked does not know it yet
-			return errNotPinned
+			return nil, errNotPinned
 		}
-		pinned[p.id] = kgo.NewOffset().At(start.Offset)
-	}
-	for _, p := range unowned {
-		p.beginAt(pinned[p.id].EpochOffset().Offset)
+		p.beginAt(start.Offset)
+		starts[p.id] = kgo.NewOffset().At(start.Offset)
 	}
 	s.commit()
 	for _, p := range unowned {
 		if _, due := p.mark(); due {
-			return errNotPinned
+			return nil, errNotPinned
 		}
 	}
 	for _, p := range unowned {
 		p.trust()
 	}
-	return nil
+	return starts, nil
 }
 
 // beginAt sets where a partition without a committed offset starts.
