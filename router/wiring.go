@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -46,7 +47,9 @@ func (w *wiring) open(ctx context.Context) error {
 		return fmt.Errorf("router: %w", err)
 	}
 	var err error
-	w.watermill, err = message.NewRouter(message.RouterConfig{CloseTimeout: w.config.DrainTimeout + drainSlack}, watermill.NewSlogLogger(w.quiet()))
+	// Watermill's router must not give up before Run does: it would report a handler that
+	// still runs as ended.
+	w.watermill, err = message.NewRouter(message.RouterConfig{CloseTimeout: w.config.DrainTimeout + time.Minute}, watermill.NewSlogLogger(w.quiet()))
 	if err != nil {
 		return fmt.Errorf("router: %w", err)
 	}
