@@ -65,7 +65,7 @@ var (
 	// nil.
 	ErrTxAborted = errors.New("stores: a failed statement aborted the transaction, and the handler hid its error")
 	// ErrTxEnded: the handler ended the transaction that held the claim.
-	ErrTxEnded = errors.New("stores: the handler ended the transaction, which belongs to millpond")
+	ErrTxEnded = errors.New("stores: the handler ended the transaction")
 	// ErrTxEscaped comes with ErrTxEnded: the handler may have committed part of its
 	// effects, and the claim with them. Ask [Escapable].
 	ErrTxEscaped = errors.New("stores: the handler went around its transaction and may have committed part of its effects")
@@ -100,7 +100,7 @@ var (
 	ErrTxClosed = errors.New("stores: the attempt is over and takes no more outputs")
 	// ErrTxManaged: the handler called Commit or Rollback, which belong to millpond, so its
 	// attempt fails. A handler rolls back by returning an error.
-	ErrTxManaged = errors.New("stores: millpond commits and rolls back the transaction, not the handler")
+	ErrTxManaged = errors.New("stores: only millpond commits and rolls back: return nil to commit, an error to roll back")
 	// ErrNoLease: the context has no lease: the handler is not in
 	// middleware.InboxConfig.LeaseByHandler, or there is no inbox around it.
 	ErrNoLease = errors.New("stores: no lease in the context: name the handler in LeaseByHandler of its inbox")
