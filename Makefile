@@ -9,11 +9,14 @@ PARALLEL ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo 
 TEST_TIMEOUT ?= 20m
 
 # The race detector watches all but SQLite itself, which is C translated to Go, and ten times as slow
-# under it.
-RACE = -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc/...=-race=false
+# under it. Linked without debug information: traces of stacks need none.
+RACE = -race -ldflags="-s -w" -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc/...=-race=false
 
 # By default the detector keeps each process for a second at its end.
 export GORACE ?= atexit_sleep_ms=10
+
+# Test processes are short and small: they need not collect garbage so often.
+test soak failover: export GOGC ?= 400
 
 # Tests of which there are too many for each run take turns by the day.
 export MILLPOND_TEST_DAY ?= $(shell date -u +%Y-%m-%d)

@@ -74,30 +74,36 @@ func TestConformanceOnMySQL(t *testing.T) {
 
 func conformance(t *testing.T, p product) {
 	t.Helper()
-	server := p.server(t)
-	newDatabase := func(own bool) func(tb testing.TB) *storetest.Database {
-		return func(tb testing.TB) *storetest.Database {
-			tb.Helper()
-			return newDatabase(tb, server.NewDatabase(tb), own).Database
-		}
+	h := harnessOn(t, p, true)
+	h.NewServer = func(tb testing.TB) *storetest.Database { tb.Helper(); return newServer(tb, p) }
+	h.Groups = append([]string{"claim", "inbox"}, rotation.OnStore(t, string(p.Product), storetest.GroupNames()...)...)
+	storetest.Run(t, h)
+}
+
+// On connections that the caller opened, less can be prevented.
+func TestConformanceOnTheCallersConnections(t *testing.T) {
+	t.Parallel()
+	for _, p := range turnOf(t) {
+		t.Run(string(p.Product), func(t *testing.T) {
+			h := harnessOn(t, p, false)
+			if !rotation.Soak() {
+				h.Groups = append([]string{"claim"}, rotation.TurnEvery(t, len(products), 1, "race", "take", "handler", "statement", "act", "inbox")...)
+			}
+			storetest.Run(t, h)
+		})
 	}
-	t.Run("own", func(t *testing.T) {
-		t.Parallel()
-		h := harness(p, true)
-		h.NewDatabase = newDatabase(true)
-		h.NewServer = func(tb testing.TB) *storetest.Database { tb.Helper(); return newServer(tb, p) }
-		h.Groups = append([]string{"claim", "inbox"}, rotation.OnStore(t, string(p.Product), storetest.GroupNames()...)...)
-		storetest.Run(t, h)
-	})
-	t.Run("caller's", func(t *testing.T) {
-		t.Parallel()
-		h := harness(p, false)
-		h.NewDatabase = newDatabase(false)
-		if !rotation.Soak() {
-			h.Groups = append([]string{"claim"}, rotation.Turn(t, 1, "race", "take", "handler", "statement", "act", "inbox")...)
-		}
-		storetest.Run(t, h)
-	})
+}
+
+// harnessOn has its databases on one server.
+func harnessOn(t *testing.T, p product, own bool) storetest.Harness {
+	t.Helper()
+	server := p.server(t)
+	h := harness(p, own)
+	h.NewDatabase = func(tb testing.TB) *storetest.Database {
+		tb.Helper()
+		return newDatabase(tb, server.NewDatabase(tb), own).Database
+	}
+	return h
 }
 
 // newServer is a database on a server that can be killed, and refuse writes.

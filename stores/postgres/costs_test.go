@@ -184,7 +184,7 @@ func TestDuplicateWritesNothing(t *testing.T) {
 func TestSizeOfACompletedRow(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	const rows = 5000
+	const rows = 2000
 	for _, test := range []struct {
 		name  string
 		limit float64
