@@ -73,8 +73,9 @@ tracing: ## Run two services over a real broker, and show the trace from one to 
 test: servers race ## Run all tests under the race detector; starts the servers it needs.
 	@echo "testing $$($(GO) list ./... | wc -l) packages, $(PARALLEL) at a time, with the variations of $(MILLPOND_TEST_DAY)"
 	$(GO) test $(RACE) -shuffle=on -timeout $(TEST_TIMEOUT) ./internal/crash/...
-	$(GO) test $(RACE) -shuffle=on -timeout $(TEST_TIMEOUT) -p $(PARALLEL) $$($(GO) list ./... | grep -v /internal/crash)
-	@for module in $(MODULES); do \
+	@echo "the other packages' servers have their data in $$(.ci/tempdir)"
+	TMPDIR=$$(.ci/tempdir) $(GO) test $(RACE) -shuffle=on -timeout $(TEST_TIMEOUT) -p $(PARALLEL) $$($(GO) list ./... | grep -v /internal/crash)
+	@export TMPDIR=$$(.ci/tempdir); for module in $(MODULES); do \
 		echo "testing the module $$module"; \
 		$(GO) -C $$module test $(RACE) -shuffle=on -timeout $(TEST_TIMEOUT) ./... || exit 1; \
 	done
