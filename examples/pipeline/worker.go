@@ -63,6 +63,9 @@ func work(ctx context.Context, o options) error {
 	default:
 		err = fmt.Errorf("--role is %q", o.role)
 	}
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		err = nil // it was to leave before it had connected
+	}
 	return errors.Join(err, parent.Close(), store.Close())
 }
 

@@ -23,6 +23,8 @@ func Advice(err error, timeout time.Duration, noTLS string) string {
 		network   *net.OpError
 	)
 	switch {
+	case errors.Is(err, context.Canceled):
+		return "the caller gave up"
 	case errors.As(err, &dns):
 		return "the name cannot be resolved: check the host"
 	case errors.As(err, &unknownCA):
