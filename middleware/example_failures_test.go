@@ -25,7 +25,9 @@ func ExampleRetryPolicy_parked() {
 		MaxAttempts: 3,
 		Backoff:     middleware.BackoffConfig{Min: time.Millisecond, Max: time.Millisecond},
 	})
-	// Output:
+	// The retry worker may begin an attempt before the end of the last one is printed.
+
+	// Unordered output:
 	// attempt: card service is away
 	// delivery ended: parked
 	// attempt: card service is away
