@@ -273,7 +273,7 @@ func TestAHiddenAbortLosesTheBatch(t *testing.T) {
 					require.Error(t, members[1].(stores.Interruptible).Interrupted())
 					require.ErrorIs(t, b.Commit(t.Context()), stores.ErrNotCommitted)
 					c.requireLeft(t, 0, 0)
-					require.NoError(t, begin(t, c, claimOf("before")).Commit(t.Context()))
+					require.NoError(t, beginOnceFree(t, c, claimOf("before")).Commit(t.Context()))
 				})
 			}
 		}

@@ -9,8 +9,10 @@ import (
 	"log"
 	"log/slog"
 	"testing"
+	"time"
 
 	driver "github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/require"
 
 	"github.com/millpond-go/millpond/internal/myproxy"
 	testmysql "github.com/millpond-go/millpond/internal/testenv/mysql"
@@ -132,6 +134,18 @@ func begin(t *testing.T, s stores.Inbox, c stores.Claim) stores.Attempt {
 	if err != nil || v.Outcome != stores.Claimed {
 		t.Fatalf("Begin = %s, %v", v.Outcome, err)
 	}
+	return a
+}
+
+// beginOnceFree waits for a server that has not rolled back yet what a killed connection held.
+func beginOnceFree(t *testing.T, s stores.Inbox, c stores.Claim) (a stores.Attempt) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		begun, v, err := s.Begin(t.Context(), c)
+		a = begun
+		return err != nil || v.Outcome != stores.InFlight
+	}, 30*time.Second, time.Millisecond)
+	require.NotNil(t, a, "the claim failed, or is a duplicate")
 	return a
 }
 
