@@ -28,7 +28,7 @@ func withoutStandby(t *testing.T, suspect bool) (s *postgres.Store, given stores
 		}
 	}
 	set("away")
-	for i := range 100 { // until the server has read its settings
+	for i, begun := 0, time.Now(); time.Since(begun) < 30*time.Second; i++ { // until the server has read its settings
 		c := pgtest.Claim(fmt.Sprint(i))
 		a, tx := begin(t, s, c)
 		exec(t, tx, insertEffect, fmt.Sprint(i))

@@ -131,7 +131,7 @@ func TestCommitThatWaitsForAStandbyIsNotCancelled(t *testing.T) {
 			}
 			standby("away")
 			var err error
-			for i := 0; i < 100 && err == nil; i++ { // until the server has read its settings
+			for i, begun := 0, time.Now(); err == nil && time.Since(begun) < 30*time.Second; i++ { // until the server has read its settings
 				a, tx := begin(t, s, pgtest.Claim(fmt.Sprint(i)))
 				if err := insert(t.Context(), tx); err != nil {
 					t.Fatal(err)
