@@ -3,7 +3,6 @@ package sqldb_test
 import (
 	"context"
 	"database/sql"
-	"slices"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -66,7 +65,7 @@ func TestConformance(t *testing.T) {
 		h.Groups = append([]string{"claim", "inbox"}, rotation.OnStore(t, "postgres+sql", storetest.GroupNames()...)...)
 		storetest.Run(t, h)
 	})
-	others := []entry{
+	for _, e := range some(t, 2,
 		connector.behindPgBouncer("pgbouncer", "transaction").some("claim", "resolve", "inbox"),
 		callersPG.behindPgBouncer("default_query_exec_mode", "cache_describe").some("claim"),
 		callersPQ.behindPgBouncer("binary_parameters", "yes").some("claim", "due"),
@@ -74,17 +73,9 @@ func TestConformance(t *testing.T) {
 		callersPG.unproven().some("claim", "act"),
 		callersPQ.some("claim", "ids", "due", "record", "inspect", "change", "quarantine", "registry", "statement", "act"),
 		callersPQ.unproven().some("claim", "act"),
-	}
-	var names []string
-	for _, e := range others {
-		names = append(names, e.name)
-	}
-	today := rotation.Turn(t, 2, names...)
-	for _, e := range others {
+	) {
 		if rotation.Soak() {
 			e.groups = nil
-		} else if !slices.Contains(today, e.name) {
-			continue
 		}
 		t.Run(e.name, func(t *testing.T) {
 			t.Parallel()
