@@ -17,6 +17,19 @@ import (
 // the context says.
 func TestLoginThatIsNotAnsweredIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
+	nothingIsWaitedFor(t, silentServer(t, nil))
+}
+
+// Or it lets clients log in, answers no statement, and ignores requests to cancel one.
+func TestStatementThatIsNotAnsweredIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	nothingIsWaitedFor(t, silentServer(t, []byte("R\x00\x00\x00\x08\x00\x00\x00\x00Z\x00\x00\x00\x05I")))
+}
+
+// silentServer returns the address of a server that answers the first message of a connection, and
+// no other. It closes the connections of requests to cancel.
+func silentServer(t *testing.T, answer []byte) string {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -29,9 +42,23 @@ func TestLoginThatIsNotAnsweredIsNotWaitedFor(t *testing.T) {
 				return
 			}
 			t.Cleanup(func() { _ = conn.Close() })
+			go func() {
+				first := make([]byte, 1024)
+				n, err := conn.Read(first)
+				if err != nil || n == 16 { // the length of a request to cancel
+					_ = conn.Close()
+					return
+				}
+				_, _ = conn.Write(answer)
+			}()
 		}
 	}()
-	db, err := sql.Open("postgres", "postgres://shop@"+listener.Addr().String()+"/shop?sslmode=disable")
+	return listener.Addr().String()
+}
+
+func nothingIsWaitedFor(t *testing.T, address string) {
+	t.Helper()
+	db, err := sql.Open("postgres", "postgres://shop@"+address+"/shop?sslmode=disable&binary_parameters=yes")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,11 +78,11 @@ func TestLoginThatIsNotAnsweredIsNotWaitedFor(t *testing.T) {
 		go func() { ended <- call(ctx) }()
 		select {
 		case err := <-ended:
-			if !errors.Is(err, stores.ErrUnavailable) {
+			if !errors.Is(err, stores.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s: %v", name, err)
 			}
 		case <-time.After(20 * time.Second):
-			t.Errorf("%s waits for the login", name)
+			t.Fatalf("%s waits for the server", name)
 		}
 		cancel()
 	}

@@ -35,11 +35,12 @@ func (d sqlDB) Send(ctx context.Context, s tables.Statement) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = conn.Close() }()
-	return send(ctx, conn, s)
+	p := &patient{conn: conn}
+	defer p.close()
+	return send(ctx, p, s)
 }
 
-// heeds reports whether the driver honors contexts while it connects.
+// heeds reports whether the driver honors contexts in every call.
 func (d sqlDB) heeds() bool {
 	switch d.db.Driver().(type) {
 	case connectorDriver, *stdlib.Driver:
@@ -152,11 +153,10 @@ func (d sqlDB) inTx(ctx context.Context, opts *sql.TxOptions, f func(tables.Quer
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.Close() }()
-	defer func() { _ = tx.Rollback() }()
-	err = f(sqlstore.SenderFunc(func(ctx context.Context, s tables.Statement) (int64, error) { return send(ctx, tx, s) }))
-	if err != nil {
+	p := &patient{conn: conn, tx: tx}
+	defer p.close()
+	if err := f(sqlstore.SenderFunc(func(ctx context.Context, s tables.Statement) (int64, error) { return send(ctx, p, s) })); err != nil {
 		return err
 	}
-	return tx.Commit()
+	return p.commit(ctx)
 }
