@@ -119,27 +119,40 @@ func TestQuickNacksAreFound(t *testing.T) {
 
 // TestAckFirstIsFound breaks the rules that an ack never precedes the commit, that what
 // cannot be read is not run, and that a retry has the key. A harness that does not notice proves nothing about the adapter
-// and the inbox that keep them.
+// and the inbox that keep them. A kill may find no slow handler at work, whose message alone is lost: then it is tried again.
 func TestAckFirstIsFound(t *testing.T) {
-	kills := make([]fleet.Kill, 4)
-	for i := range kills {
-		kills[i] = fleet.Kill{Kind: fleet.SIGKILL, Point: pointCommitted, Hit: 40 * (i + 1)}
-	}
+	const tries = 4
 	seed := rotation.Seed(t)
-	tr := &trial{
-		setup: setup{Kind: "kafka", Slow: 300 * time.Millisecond, InFlight: 1, AckFirst: true, Blind: true, Keyless: true},
-		seed:  seed, database: newPostgres(t),
-		kills: kills, messages: 200, limit: time.Minute,
+	var unseen []string
+	for try := range uint64(tries) {
+		kills := make([]fleet.Kill, 4)
+		for i := range kills {
+			kills[i] = fleet.Kill{Kind: fleet.SIGKILL, Point: pointCommitted, Hit: 40 * (i + 1)}
+		}
+		tr := &trial{
+			setup: setup{Kind: "kafka", Slow: 300 * time.Millisecond, InFlight: 1, AckFirst: true, Blind: true, Keyless: true},
+			seed:  seed + try, database: newPostgres(t),
+			kills: kills, messages: 200, limit: time.Minute,
+		}
+		r := tr.run(t)
+		t.Log(r.summary())
+		if unseen = unseenOf(r); len(unseen) == 0 {
+			return
+		}
 	}
-	r := tr.run(t)
-	t.Log(r.summary())
+	t.Errorf("nobody noticed that %s", strings.Join(unseen, "; that "))
+}
+
+// unseenOf returns which of the broken rules a trial did not find.
+func unseenOf(r *result) (unseen []string) {
 	if len(r.lost) == 0 {
-		t.Error("messages were acked before they were committed, their workers killed, and nobody noticed")
+		unseen = append(unseen, "messages were acked before they were committed, and their workers killed")
 	}
 	if !slices.ContainsFunc(r.found, func(v violation) bool { return conductOf(v.id) == misread }) {
-		t.Error("messages that cannot be read were run, and nobody noticed")
+		unseen = append(unseen, "messages that cannot be read were run")
 	}
 	if !slices.ContainsFunc(r.found, func(v violation) bool { return strings.Contains(v.text, "never delivered as that") }) {
-		t.Error("messages were retried without their keys, and nobody noticed")
+		unseen = append(unseen, "messages were retried without their keys")
 	}
+	return unseen
 }
