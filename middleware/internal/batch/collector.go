@@ -6,6 +6,7 @@ package batch
 import (
 	"bytes"
 	"context"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -33,7 +34,8 @@ type Collector struct {
 
 	mu       sync.Mutex
 	inFlight int
-	running  int // batches, and deliveries that run alone in the place of one
+	running  int  // batches, and deliveries that run alone in the place of one
+	filling  bool // a leader has yet to take its group
 	waiting  []*Seat
 	size     int    // the limit of the next batch; 0: not known yet
 	alone    int    // deliveries that have succeeded alone since size became 1
@@ -73,7 +75,6 @@ type Seat struct {
 	place     *place      // set if it runs alone in the place of a batch
 	over      bool        // Close was called
 	told      chan signal // what it must act on
-	group     []*Seat     // the group that it leads
 	round     *round
 	member    stores.Member
 }
@@ -82,7 +83,7 @@ type Seat struct {
 type signal uint8
 
 const (
-	leads signal = iota // begin the batch of Seat.group
+	leads signal = iota // begin a batch
 	unwon               // the batch has begun without its claim
 	runs                // it has the transaction
 	alone               // it runs alone
@@ -117,31 +118,37 @@ func (c *Collector) add(s *Seat) {
 	c.next()
 }
 
-// next begins a batch with the waiting deliveries if there is a place. c.mu must be held.
+// next lets the delivery that has waited longest lead a batch if there is a place. Until that one
+// has taken its group, no other needs to. c.mu must be held.
 func (c *Collector) next() {
-	for c.running < c.config.Places && len(c.waiting) > 0 {
-		c.running++
-		group := c.take()
-		group[0].group = group
-		group[0].told <- leads
+	if c.filling || c.running >= c.config.Places || len(c.waiting) == 0 {
+		return
 	}
+	c.running++
+	c.filling = true
+	leader := c.waiting[0]
+	c.waiting = slices.Delete(c.waiting, 0, 1)
+	leader.told <- leads
 }
 
-// take takes the deliveries that have waited longest, one per key.
-func (c *Collector) take() []*Seat {
+// fill returns a leader's group: itself and the deliveries that have waited longest, one per key.
+// Deliveries whose goroutines can run now come first, so that they share its commit, too.
+func (c *Collector) fill(leader *Seat) []*Seat {
+	runtime.Gosched()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	most := max(c.size, 1)
-	group := make([]*Seat, 0, min(most, len(c.waiting)))
-	rest := c.waiting[:0]
-	for _, s := range c.waiting {
+	group := append(make([]*Seat, 0, min(most, 1+len(c.waiting))), leader)
+	c.waiting = slices.DeleteFunc(c.waiting, func(s *Seat) bool {
 		twin := func(other *Seat) bool { return bytes.Equal(other.claim.Key.ID, s.claim.Key.ID) }
-		if len(group) < most && !slices.ContainsFunc(group, twin) {
-			group = append(group, s)
-		} else {
-			rest = append(rest, s)
+		if len(group) == most || slices.ContainsFunc(group, twin) {
+			return false
 		}
-	}
-	clear(c.waiting[len(rest):])
-	c.waiting = rest
+		group = append(group, s)
+		return true
+	})
+	c.filling = false
+	c.next()
 	return group
 }
 
@@ -177,12 +184,12 @@ func (s *Seat) Wait(ctx context.Context) bool {
 	for {
 		switch <-s.told {
 		case leads:
-			if len(s.group) == 1 {
-				s.place, s.group = s.collector.newPlace(), nil
+			group := s.collector.fill(s)
+			if len(group) == 1 {
+				s.place = s.collector.newPlace()
 				return false
 			}
-			s.collector.lead(ctx, s.group)
-			s.group = nil
+			s.collector.lead(ctx, group)
 		case runs:
 			return true
 		case unwon, alone:

@@ -24,14 +24,16 @@ type fakeStore struct {
 	takes   [3]time.Duration // BeginBatch, Keep and Leave, and the end
 	taken   map[string]bool  // keys that are not won
 	keep    map[string]error // of Member.Keep
+	second  error            // of Member.Keep of a batch's second member
 	sizes   []int            // of batches
 	done    map[string]bool  // committed
-	running int              // batches
+	last    map[string]*fakeBatch
+	running int // batches
 	most    int
 }
 
 func newFakeStore() *fakeStore {
-	return &fakeStore{limit: 100, taken: map[string]bool{}, keep: map[string]error{}, done: map[string]bool{}}
+	return &fakeStore{limit: 100, taken: map[string]bool{}, keep: map[string]error{}, done: map[string]bool{}, last: map[string]*fakeBatch{}}
 }
 
 func (f *fakeStore) BatchLimit(int) int { return f.limit }
@@ -52,6 +54,7 @@ func (f *fakeStore) BeginBatch(_ context.Context, claims []stores.Claim) (stores
 			b.members = append(b.members, nil)
 		} else {
 			b.members = append(b.members, &fakeMember{batch: b, id: string(c.Key.ID)})
+			f.last[string(c.Key.ID)] = b
 		}
 	}
 	return b, nil
@@ -121,6 +124,9 @@ func (m *fakeMember) Keep(context.Context) error {
 	<-time.After(m.batch.store.takes[1])
 	if err := m.batch.store.keep[m.id]; err != nil {
 		return err
+	}
+	if m.batch.store.second != nil && len(m.batch.kept) == 1 {
+		return m.batch.store.second
 	}
 	m.batch.kept = append(m.batch.kept, m.id)
 	return nil
@@ -277,10 +283,36 @@ func TestWhoHasNotWonWaitsForTheEnd(t *testing.T) {
 func TestOneOfAKeyInABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t)
-		claim := func(id string) *Seat { return &Seat{claim: stores.Claim{Key: stores.Key{ID: []byte(id)}}} }
-		c.collector.size, c.collector.waiting = 32, []*Seat{claim("a"), claim("b"), claim("a"), claim("c")}
-		if group := c.collector.take(); len(group) != 3 || len(c.collector.waiting) != 1 {
+		claim := func(id string) *Seat {
+			return &Seat{claim: stores.Claim{Key: stores.Key{ID: []byte(id)}}, told: make(chan signal, 1)}
+		}
+		c.collector.size, c.collector.running = 32, places
+		c.collector.waiting = []*Seat{claim("b"), claim("a"), claim("c")}
+		if group := c.collector.fill(claim("a")); len(group) != 3 || len(c.collector.waiting) != 1 {
 			t.Errorf("%d are taken, %d wait", len(group), len(c.collector.waiting))
+		}
+	})
+}
+
+// A batch begins with all that wait when its leader runs, not only with those that waited when it
+// was chosen.
+func TestALeaderTakesThoseThatCameSince(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t).collector
+		c.size = 2
+		seats := make([]*Seat, 4)
+		for i := range seats {
+			seats[i] = &Seat{claim: stores.Claim{Key: stores.Key{ID: []byte(name(i))}}, told: make(chan signal, 1)}
+			c.add(seats[i])
+		}
+		if c.running != 1 || len(seats[0].told) != 1 {
+			t.Errorf("%d lead while the first one has yet to take its group", c.running)
+		}
+		if group := c.fill(seats[0]); !slices.Equal(group, seats[:2]) {
+			t.Errorf("it took %v", group)
+		}
+		if group := c.fill(seats[2]); !slices.Equal(group, seats[2:]) || c.filling || c.running != 2 {
+			t.Errorf("the next one took %v", group)
 		}
 	})
 }
@@ -337,7 +369,7 @@ func TestNobodyBeginsWhenTheTimeIsUp(t *testing.T) {
 			<-time.After(300 * time.Millisecond)
 			return nil
 		})
-		if size, _ := c.collector.Size(); size > 4 {
+		if size, _ := c.collector.Size(); size > 4+1 { // after a complete batch one more is tried
 			t.Errorf("size %d", size)
 		}
 		for _, e := range c.ends {

@@ -24,7 +24,7 @@ var _ sqlstore.Conn = (*patient)(nil)
 func (p *patient) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	var rows *sql.Rows
 	err := p.wait(ctx, func() (err error) {
-		rows, err = p.on().QueryContext(ctx, query, args...)
+		rows, err = p.on().QueryContext(ctx, query, args...) //nolint:rowserrcheck,sqlclosecheck // the caller reads them, or they come too late
 		return err
 	}, func() {
 		if rows != nil {
