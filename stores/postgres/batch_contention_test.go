@@ -31,7 +31,7 @@ type arrivals struct {
 }
 
 const (
-	places = 4  // of batches; whoever comes first is alone in them
+	places = 4  // of batches, which the first deliveries take for themselves
 	whole  = 32 // members
 )
 
@@ -63,18 +63,17 @@ func TestTheCommitOfABatchIsUnknown(t *testing.T) {
 				c.BatchByHandler["stock"] = middleware.BatchConfig{From: 1, Time: 5 * time.Second}
 			})
 			var (
-				ran         atomic.Int32
-				begun, over sync.WaitGroup // of those that are alone
-				runs        sync.Map       // of members, by message
+				ran   atomic.Int32
+				alone = make(chan struct{})
+				over  sync.WaitGroup // of those that are alone
+				runs  sync.Map       // of members, by message
 			)
-			begun.Add(places)
 			over.Add(places)
 			handle := postgres.Handler(func(_ context.Context, tx pgx.Tx, msg *message.Message) error {
 				n := ran.Add(1)
 				switch {
 				case n <= places: // alone, until the others wait
-					begun.Done()
-					begun.Wait()
+					alone <- struct{}{}
 					<-all.all
 					return effect(msg, tx)
 				case n == places+1: // the first member
@@ -97,6 +96,9 @@ func TestTheCommitOfABatchIsUnknown(t *testing.T) {
 						over.Done()
 					}
 				})
+				if i < places {
+					<-alone
+				}
 			}
 			deliveries.Wait()
 			s.once(t, places+whole)
