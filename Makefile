@@ -8,6 +8,10 @@ GO ?= go
 PARALLEL ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$((n + 1)))
 TEST_TIMEOUT ?= 20m
 
+# The packages whose tests take longest come first, so that none of them is tested alone in the end.
+LONGEST = ./stores/mysql ./stores/dynamodb ./brokers/kafka ./stores/postgres/... ./middleware/retention ./brokers/amqp/... ./cmd/... \
+	./internal/testenv ./internal/install ./router
+
 # The race detector watches all but SQLite itself, which is C translated to Go, and ten times as slow
 # under it. Linked without debug information: traces of stacks need none.
 RACE = -race -ldflags="-s -w" -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc/...=-race=false
@@ -74,7 +78,7 @@ test: servers race ## Run all tests under the race detector; starts the servers 
 	@echo "testing $$($(GO) list ./... | wc -l) packages, $(PARALLEL) at a time, with the variations of $(MILLPOND_TEST_DAY)"
 	$(GO) test $(RACE) -shuffle=on -timeout $(TEST_TIMEOUT) ./internal/crash/...
 	@echo "the other packages' servers have their data in $$(.ci/tempdir)"
-	TMPDIR=$$(.ci/tempdir) $(GO) test $(RACE) -shuffle=on -timeout $(TEST_TIMEOUT) -p $(PARALLEL) $$($(GO) list ./... | grep -v /internal/crash)
+	TMPDIR=$$(.ci/tempdir) $(GO) test $(RACE) -shuffle=on -timeout $(TEST_TIMEOUT) -p $(PARALLEL) $$($(GO) list $(LONGEST) ./... | grep -v /internal/crash)
 	@export TMPDIR=$$(.ci/tempdir); for module in $(MODULES); do \
 		echo "testing the module $$module"; \
 		$(GO) -C $$module test $(RACE) -shuffle=on -timeout $(TEST_TIMEOUT) ./... || exit 1; \
