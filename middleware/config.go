@@ -206,7 +206,7 @@ func (c *InboxConfig) Validate() error {
 	}
 	for i, hook := range c.Hooks {
 		if !isHook(hook) {
-			bad(fmt.Sprintf("Hooks[%d]", i), "is a %T, which implements none of the hook interfaces", hook)
+			bad(fmt.Sprintf("Hooks[%d]", i), "is a %T, which implements none of the hook interfaces, such as DeliveryEndHook", hook)
 		}
 	}
 	if len(all) == 0 {

@@ -204,11 +204,6 @@ func TestCQRSProcessorsRunUnchangedBehindTheInbox(t *testing.T) {
 	assertBookings(t, store.DB(), map[string]int{"event": 1, "command": 1, "group": 1})
 }
 
-// doneHook receives how each delivery ended.
-type doneHook chan middleware.Result
-
-func (h doneHook) DeliveryEnd(_ context.Context, d middleware.DeliveryEnd) { h <- d.Result }
-
 func assertBookings(t *testing.T, db *sql.DB, want map[string]int) {
 	t.Helper()
 	rows, err := db.QueryContext(t.Context(), "SELECT kind, count(*) FROM booking GROUP BY kind")

@@ -18,6 +18,11 @@ import (
 	"github.com/millpond-go/millpond/stores/sqlite"
 )
 
+// doneHook receives how each delivery ended.
+type doneHook chan middleware.Result
+
+func (h doneHook) DeliveryEnd(_ context.Context, d middleware.DeliveryEnd) { h <- d.Result }
+
 // One message is delivered three times; its effect happens once.
 func ExampleInbox() {
 	ctx, stop := context.WithCancel(context.Background())
