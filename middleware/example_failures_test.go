@@ -99,11 +99,8 @@ func exampleFailures(policy middleware.RetryPolicy) {
 	<-router.Running()
 
 	check(publisher.Publish("orders", message.NewMessage("order-1", []byte("chair"))))
-	for result := range done {
-		fmt.Println("delivery ended:", result)
-		if result == middleware.ResultFailed {
-			break
-		}
+	for range policy.MaxAttempts {
+		fmt.Println("delivery ended:", <-done)
 	}
 	letter := <-letters
 	fmt.Println("dead letter:", letter.UUID)
