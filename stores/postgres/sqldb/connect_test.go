@@ -23,7 +23,8 @@ func TestLoginThatIsNotAnsweredIsNotWaitedFor(t *testing.T) {
 // Or it lets clients log in, answers no statement, and ignores requests to cancel one.
 func TestStatementThatIsNotAnsweredIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
-	nothingIsWaitedFor(t, silentServer(t, []byte("R\x00\x00\x00\x08\x00\x00\x00\x00Z\x00\x00\x00\x05I")))
+	const authenticationOK, readyForQuery = "R\x00\x00\x00\x08\x00\x00\x00\x00", "Z\x00\x00\x00\x05I"
+	nothingIsWaitedFor(t, silentServer(t, []byte(authenticationOK+readyForQuery)))
 }
 
 // silentServer returns the address of a server that answers the first message of a connection, and
