@@ -21,6 +21,9 @@ import (
 // although the cluster answers everybody else. It is over when the group has taken it back.
 func TestSubscriberThatTheGroupHasGivenUpSaysSo(t *testing.T) {
 	t.Parallel()
+	if !rotation.Every(t, 2) {
+		return
+	}
 	server := testenv.PrivateKafka(t, attentive)
 	addresses := []string{server.Address()}
 	for _, protocol := range rotation.Some(t, 1, protocols) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/sqs"
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/internal/testenv"
 )
 
@@ -113,6 +114,9 @@ func TestTroubleWhileRunning(t *testing.T) {
 // TestServerForgetsItsQueues: a subscriber that may make them goes on by itself.
 func TestServerForgetsItsQueues(t *testing.T) {
 	t.Parallel()
+	if !rotation.Every(t, 2) {
+		return
+	}
 	s := testenv.PrivateSQS(t)
 	topic := s.QueueName(t, "")
 	b := newBroker(t, s.SQSServer, sqs.Config{CreateQueues: true})
@@ -168,6 +172,9 @@ func TestBinaryUUID(t *testing.T) {
 // TestSubscriberThatCannotReceiveSaysSo: everything else works.
 func TestSubscriberThatCannotReceiveSaysSo(t *testing.T) {
 	t.Parallel()
+	if !rotation.Every(t, 2) {
+		return
+	}
 	s := testenv.SQS(t)
 	topic := s.NewQueue(t, nil)
 	config := sqs.Config{Consume: sqs.Consume{Wait: time.Second}}

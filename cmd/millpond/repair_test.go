@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -56,6 +57,9 @@ func TestFromCausesToRepaired(t *testing.T) {
 }
 
 func TestSelections(t *testing.T) {
+	if !rotation.Every(t, 2) {
+		return
+	}
 	onEveryStore(t, func(t *testing.T, w *world) {
 		w.fails(3, charge, "card refused")
 		w.fails(2, mail, "no route to host")

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/millpond-go/millpond/internal/fleet"
+	"github.com/millpond-go/millpond/internal/rotation"
 )
 
 // The workers of these tests are this test binary.
@@ -55,6 +56,9 @@ func TestBooksAgree(t *testing.T) {
 // The same rig without the lease shows damage, so that its zeros mean something.
 func TestDamageWithoutLease(t *testing.T) {
 	t.Parallel()
+	if !rotation.Every(t, 2) {
+		return
+	}
 	r := mustRun(t, "--db", newDB(t), "--orders", "40", "--kills", "2", "--without-lease")
 	if r.right() || r.Doubled == 0 || r.Overbooks == 0 {
 		t.Errorf("%+v", r)

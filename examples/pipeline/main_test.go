@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/millpond-go/millpond/internal/fleet"
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/internal/testenv/rabbitmq"
 )
@@ -39,6 +40,9 @@ func TestTheLedgerBalances(t *testing.T) {
 
 func TestTheLedgerBalancesOnRealBrokers(t *testing.T) {
 	t.Parallel()
+	if !rotation.Every(t, 2) {
+		return
+	}
 	code, out, _ := pipeline(t, "--orders-count", "40", "--kills", "4",
 		"--orders", "kafka://"+strings.Join(testenv.Kafka(t), ",")+"/?create_topics=true&partitions=4&session_timeout=6s",
 		"--shipments", testenv.RabbitMQ(t, rabbitmq.Versions()[0]))

@@ -90,6 +90,9 @@ func TestEffectsHappenOnce(t *testing.T) {
 
 // The same rig without the inbox shows damage, so that its zeros mean something.
 func TestDamageWithoutInbox(t *testing.T) {
+	if !rotation.Every(t, 2) {
+		return
+	}
 	for name, store := range oneStore(t) {
 		t.Run(name, func(t *testing.T) {
 			args := slices.Concat(store, []string{"--events-count", "300", "--kills", "3"})

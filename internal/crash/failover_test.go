@@ -373,7 +373,7 @@ func TestFailoverThatLosesCommits(t *testing.T) {
 	if rotation.Kills(t) > 0 {
 		rounds = 20
 	}
-	for _, name := range rotation.Turn(t, 2, slices.Sorted(maps.Keys(failovers))...) {
+	for _, name := range rotation.Turn(t, 1, slices.Sorted(maps.Keys(failovers))...) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for round := range rounds {

@@ -10,8 +10,8 @@ import (
 	"github.com/millpond-go/millpond/internal/rotation"
 )
 
-// randomly returns the stores of TestRandom: PostgreSQL, one other, and one whose server loses its
-// last commits. Servers of their own, which may be killed, are for those that have everything and
+// randomly returns the stores of TestRandom: PostgreSQL and one other, which may be one whose server
+// loses its last commits. Servers of their own, which may be killed, are for those that have everything and
 // for the soak.
 func randomly(t *testing.T) map[string]opener {
 	t.Helper()
@@ -19,9 +19,9 @@ func randomly(t *testing.T) map[string]opener {
 	if rotation.Kills(t) > 0 {
 		others["postgres+sql"], others["lib/pq"], others["mysql"] = newFragileSQLDB, newFragilePQ, newFragileMySQL
 	}
-	all := map[string]opener{"postgres": newFragilePostgres}
-	maps.Copy(all, today(t, 1, others))
-	maps.Copy(all, today(t, 1, losing()))
+	maps.Copy(others, losing())
+	all := today(t, 1, others)
+	all["postgres"] = newFragilePostgres
 	return all
 }
 

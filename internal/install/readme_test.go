@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/internal/testenv"
 )
 
@@ -16,8 +17,9 @@ func TestInABlankModule(t *testing.T) {
 	t.Parallel()
 	tree := publish(t)
 	t.Run("README", func(t *testing.T) { followREADME(t, tree) })
-	t.Run("five minutes", func(t *testing.T) { takeFiveMinutes(t, tree) })
-	t.Run("clone", func(t *testing.T) { getFromClone(t, tree) })
+	for name, try := range rotation.Some(t, 1, map[string]func(*testing.T, published){"five minutes": takeFiveMinutes, "clone": getFromClone}) {
+		t.Run(name, func(t *testing.T) { try(t, tree) })
+	}
 }
 
 // getFromClone runs README's commands that get the module in one that stands beside a clone.

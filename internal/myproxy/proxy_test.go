@@ -267,6 +267,9 @@ func TestConnStats(t *testing.T) {
 
 // What is longer than a packet goes on in the next, in both directions.
 func TestLargeMessages(t *testing.T) {
+	if !rotation.Every(t, 2) {
+		return
+	}
 	server := testenv.PrivateMariaDB(t, testenv.WithMySQLSettings(map[string]string{"max_allowed_packet": "64M"}))
 	e := newEnv(t, server.NewDatabase(t))
 	// Packets that go on begin like errors.

@@ -63,6 +63,22 @@ func Today(tb testing.TB, one string, all ...string) bool {
 	return slices.Contains(Turn(tb, 1, all...), one)
 }
 
+// Every reports whether a test has its turn today, which it has every so many days: of several tests
+// some have theirs each day.
+func Every(tb testing.TB, days int) bool {
+	tb.Helper()
+	if Soak() || os.Getenv(SeedVariable) != "" {
+		return true
+	}
+	day := day(tb)
+	wait := (dayNumber(day) + int(crc32.ChecksumIEEE([]byte(tb.Name())))) % days
+	if wait > 0 {
+		tb.Logf("on %s it is not its turn, which it has every %d days: %s sets the day, and %s runs all",
+			day.Format(time.DateOnly), days, DayVariable, SoakVariable)
+	}
+	return wait == 0
+}
+
 var storesOfSQL = []string{"mariadb", "mysql", "postgres", "postgres+sql", "sqlite"}
 
 // StoreDays is within how many days OnStore has had each group on each store.

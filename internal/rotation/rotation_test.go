@@ -35,6 +35,27 @@ func TestEachHasItsTurn(t *testing.T) {
 	}
 }
 
+func TestEveryTestHasItsTurnOnOneOfItsDays(t *testing.T) {
+	t.Setenv(SoakVariable, "")
+	const days = 3
+	for day := range 10 {
+		turns := 0
+		for next := range days {
+			t.Setenv(DayVariable, time.Date(2026, 12, 26+day+next, 0, 0, 0, 0, time.UTC).Format(time.DateOnly))
+			if Every(t, days) {
+				turns++
+			}
+		}
+		if turns != 1 {
+			t.Errorf("%d turns in %d days", turns, days)
+		}
+	}
+	t.Setenv(SoakVariable, "1")
+	if !Every(t, days) {
+		t.Error("a soak runs all, and it has no turn")
+	}
+}
+
 func TestEachMeetsEach(t *testing.T) {
 	t.Setenv(SoakVariable, "")
 	outer := []string{"1", "2", "3", "4", "5"} // as many as all

@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/internal/testenv"
 )
 
@@ -30,6 +31,9 @@ func produce(ctx context.Context, t *testing.T, client *kgo.Client, topic, value
 
 func TestKafkaKeepsWhatItHasTakenWhenItIsKilled(t *testing.T) {
 	t.Parallel()
+	if !rotation.Every(t, 3) {
+		return
+	}
 	server := testenv.PrivateKafka(t, testenv.WithKafkaSettings(map[string]string{"message.max.bytes": "100000"}))
 	brokers, topic := []string{server.Address()}, "topic-"+uuid.NewString()
 	client := kafkaClient(t, brokers, kgo.ConsumeTopics(topic), kgo.ProducerBatchCompression(kgo.NoCompression()))
@@ -63,6 +67,9 @@ func TestKafkaKeepsWhatItHasTakenWhenItIsKilled(t *testing.T) {
 
 func TestKafkaIsShared(t *testing.T) {
 	t.Parallel()
+	if !rotation.Every(t, 3) {
+		return
+	}
 	if one, two := testenv.Kafka(t), testenv.Kafka(t); one[0] != two[0] {
 		t.Error(one, two)
 	}

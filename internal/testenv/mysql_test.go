@@ -52,6 +52,9 @@ func queryMySQL(t *testing.T, db *sql.DB, query string) string {
 }
 
 func TestMySQLIsDurable(t *testing.T) {
+	if !rotation.Every(t, 3) {
+		return
+	}
 	for product, servers := range mysqlServers {
 		t.Run(string(product), func(t *testing.T) {
 			db := openMySQL(t, servers.shared(t).NewDatabase(t))
@@ -70,6 +73,9 @@ func TestMySQLIsDurable(t *testing.T) {
 }
 
 func TestMySQLDatabasesAreSeparateAndDropped(t *testing.T) {
+	if !rotation.Every(t, 3) {
+		return
+	}
 	for product, servers := range mysqlServers {
 		t.Run(string(product), func(t *testing.T) {
 			server := servers.shared(t)
@@ -119,6 +125,9 @@ func TestMySQLAtAnotherAddress(t *testing.T) {
 // Committed rows survive a kill, others do not, and the server comes back at the same
 // address with its settings. So it does when it was paused, and stopped.
 func TestPrivateMySQL(t *testing.T) {
+	if !rotation.Every(t, 3) {
+		return
+	}
 	for product, servers := range rotation.Some(t, 1, mysqlServers) {
 		t.Run(string(product), func(t *testing.T) {
 			t.Parallel()
@@ -205,6 +214,9 @@ func pauseMySQL(t *testing.T, server *testenv.PrivateMySQLServer, db *sql.DB) {
 }
 
 func TestMySQLStartFailsAtOnceWithTheLog(t *testing.T) {
+	if !rotation.Every(t, 3) {
+		return
+	}
 	_, err := mysql.Start(t.Context(), mysql.Config{Settings: map[string]string{"no_such_setting": "1"}})
 	if err == nil || !strings.Contains(err.Error(), "unknown variable 'no_such_setting=1'") {
 		t.Errorf("the error is %v", err)
@@ -213,6 +225,9 @@ func TestMySQLStartFailsAtOnceWithTheLog(t *testing.T) {
 
 // What Debian unstable has is newer than what any release has.
 func TestPrivateNewMariaDB(t *testing.T) {
+	if !rotation.Every(t, 3) {
+		return
+	}
 	server := testenv.PrivateNewMariaDB(t)
 	db := openMySQL(t, server.NewDatabase(t))
 	version := queryMySQL(t, db, "SELECT VERSION()")

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/internal/testenv/pgbouncer"
 )
@@ -72,6 +73,9 @@ func TestPgBouncer(t *testing.T) {
 
 // Two transactions of one client run on two connections of the server.
 func TestPgBouncerPoolsTransactions(t *testing.T) {
+	if !rotation.Every(t, 3) {
+		return
+	}
 	server := testenv.PgBouncer(t, testenv.Postgres(t).NewDatabase(t), testenv.WithPgBouncerSettings(map[string]string{"min_pool_size": "2"}))
 	config, err := pgx.ParseConfig(server.URL())
 	if err != nil {
@@ -96,6 +100,9 @@ func TestPgBouncerPoolsTransactions(t *testing.T) {
 }
 
 func TestPgBouncerIsKilled(t *testing.T) {
+	if !rotation.Every(t, 3) {
+		return
+	}
 	server := testenv.PgBouncer(t, testenv.Postgres(t).NewDatabase(t))
 	if err := server.Kill(); err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"go.uber.org/goleak"
 
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/internal/testenv/daemon"
 	"github.com/millpond-go/millpond/internal/testenv/postgres"
@@ -46,6 +47,9 @@ func queryString(t *testing.T, conn *pgx.Conn, sql string) string {
 }
 
 func TestPostgresIsDurable(t *testing.T) {
+	if !rotation.Every(t, 3) {
+		return
+	}
 	conn := connect(t, testenv.Postgres(t).NewDatabase(t))
 	for _, name := range []string{"fsync", "synchronous_commit", "full_page_writes"} {
 		if value := queryString(t, conn, "SHOW "+name); value != "on" {
@@ -55,6 +59,9 @@ func TestPostgresIsDurable(t *testing.T) {
 }
 
 func TestPostgresDatabasesAreSeparateAndDropped(t *testing.T) {
+	if !rotation.Every(t, 3) {
+		return
+	}
 	server := testenv.Postgres(t)
 	var url string
 	t.Run("test", func(t *testing.T) {
@@ -108,6 +115,9 @@ func TestPrivatePostgresSettings(t *testing.T) {
 // Committed rows survive a kill, and the server comes back at the same address, even
 // with a backend that was too busy to notice.
 func TestPrivatePostgresKill(t *testing.T) {
+	if !rotation.Every(t, 3) {
+		return
+	}
 	server := testenv.PrivatePostgres(t)
 	url := server.NewDatabase(t)
 	conn := connect(t, url)
@@ -154,6 +164,9 @@ func TestPrivatePostgresKill(t *testing.T) {
 }
 
 func TestPrivatePostgresStopAndRestart(t *testing.T) {
+	if !rotation.Every(t, 3) {
+		return
+	}
 	server := testenv.PrivatePostgres(t)
 	url := server.URL()
 	connect(t, url) // does not hold up the stop
@@ -175,6 +188,9 @@ func TestPrivatePostgresStopAndRestart(t *testing.T) {
 }
 
 func TestStartFailsAtOnceWithTheLog(t *testing.T) {
+	if !rotation.Every(t, 3) {
+		return
+	}
 	began := time.Now()
 	_, err := postgres.Start(t.Context(), postgres.Config{Settings: map[string]string{"no_such_setting": "1"}})
 	if err == nil || !strings.Contains(err.Error(), `unrecognized configuration parameter "no_such_setting"`) {
@@ -186,6 +202,9 @@ func TestStartFailsAtOnceWithTheLog(t *testing.T) {
 }
 
 func TestCloseRemovesEverything(t *testing.T) {
+	if !rotation.Every(t, 3) {
+		return
+	}
 	server, err := postgres.Start(t.Context(), postgres.Config{})
 	if err != nil {
 		t.Fatal(err)

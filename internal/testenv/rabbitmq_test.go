@@ -78,6 +78,9 @@ func onOneRabbitMQ(t *testing.T, test func(*testing.T, rabbitmq.Version)) {
 }
 
 func TestRabbitMQKeepsWhatItHasConfirmedWhenItIsKilled(t *testing.T) {
+	if !rotation.Every(t, 3) {
+		return
+	}
 	onOneRabbitMQ(t, func(t *testing.T, version rabbitmq.Version) {
 		server, queue := testenv.PrivateRabbitMQ(t, version), "queue-"+uuid.NewString()
 		channel := quorumQueue(t, server.URL(), queue)
@@ -113,6 +116,9 @@ func TestRabbitMQKeepsWhatItHasConfirmedWhenItIsKilled(t *testing.T) {
 }
 
 func TestRabbitMQSettings(t *testing.T) {
+	if !rotation.Every(t, 3) {
+		return
+	}
 	onOneRabbitMQ(t, func(t *testing.T, version rabbitmq.Version) {
 		settings := map[string]string{"consumer_timeout": "1000"}
 		server, queue := testenv.PrivateRabbitMQ(t, version, testenv.WithRabbitMQSettings(settings)), "queue-"+uuid.NewString()
@@ -133,6 +139,9 @@ func TestRabbitMQSettings(t *testing.T) {
 }
 
 func TestRabbitMQBlocksPublishersInAMemoryAlarm(t *testing.T) {
+	if !rotation.Every(t, 3) {
+		return
+	}
 	onOneRabbitMQ(t, func(t *testing.T, version rabbitmq.Version) {
 		server, queue := testenv.PrivateRabbitMQ(t, version), "queue-"+uuid.NewString()
 		conn, err := amqp.Dial(server.URL())
@@ -165,6 +174,9 @@ func TestRabbitMQBlocksPublishersInAMemoryAlarm(t *testing.T) {
 
 func TestRabbitMQPausedDoesNotAnswer(t *testing.T) {
 	t.Parallel()
+	if !rotation.Every(t, 3) {
+		return
+	}
 	server := testenv.PrivateRabbitMQ(t, rabbitmq.Newest)
 	if err := server.Pause(); err != nil {
 		t.Fatal(err)
@@ -180,6 +192,9 @@ func TestRabbitMQPausedDoesNotAnswer(t *testing.T) {
 }
 
 func TestRabbitMQIsSharedAndOfTheVersion(t *testing.T) {
+	if !rotation.Every(t, 3) {
+		return
+	}
 	onOneRabbitMQ(t, func(t *testing.T, version rabbitmq.Version) {
 		url := testenv.RabbitMQ(t, version)
 		if again := testenv.RabbitMQ(t, version); again != url {
@@ -208,6 +223,9 @@ func TestRabbitMQAtAnotherAddress(t *testing.T) {
 
 func TestRabbitMQFailsAtOnceWithTheLog(t *testing.T) {
 	t.Parallel()
+	if !rotation.Every(t, 3) {
+		return
+	}
 	_, err := rabbitmq.Start(t.Context(), rabbitmq.Config{Settings: map[string]string{"no_such_setting": "1"}})
 	if err == nil || !strings.Contains(err.Error(), "no_such_setting") {
 		t.Errorf("the error is %v", err)
@@ -219,6 +237,9 @@ func TestRabbitMQFailsAtOnceWithTheLog(t *testing.T) {
 
 func TestRabbitMQLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
+	if !rotation.Every(t, 3) {
+		return
+	}
 	server, err := rabbitmq.Start(t.Context(), rabbitmq.Config{Version: rabbitmq.Newest})
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/internal/testenv/daemon"
 )
@@ -50,6 +51,9 @@ func receive(t *testing.T, client *sqs.Client, queue string) []string {
 
 func TestSQSIsSharedAndItsQueuesAreDeleted(t *testing.T) {
 	t.Parallel()
+	if !rotation.Every(t, 3) {
+		return
+	}
 	server := testenv.SQS(t)
 	if again := testenv.SQS(t); again.Endpoint() != server.Endpoint() {
 		t.Error(server.Endpoint(), again.Endpoint())
@@ -69,6 +73,9 @@ func TestSQSIsSharedAndItsQueuesAreDeleted(t *testing.T) {
 
 func TestPrivateSQSKeepsWhatItHasTakenWhenItIsKilled(t *testing.T) {
 	t.Parallel()
+	if !rotation.Every(t, 3) {
+		return
+	}
 	server := testenv.PrivateSQS(t)
 	client := server.Client(t)
 	queue := queueURL(t, client, server.NewQueue(t, map[string]string{"VisibilityTimeout": "7"}))
@@ -102,6 +109,9 @@ func TestPrivateSQSKeepsWhatItHasTakenWhenItIsKilled(t *testing.T) {
 
 func TestPrivateSQSForgets(t *testing.T) {
 	t.Parallel()
+	if !rotation.Every(t, 3) {
+		return
+	}
 	server := testenv.PrivateSQS(t)
 	client, name := server.Client(t), server.NewQueue(t, nil)
 	send(t, client, queueURL(t, client, name), "forgotten")
@@ -121,6 +131,9 @@ func TestPrivateSQSForgets(t *testing.T) {
 
 func TestPrivateSQSHangs(t *testing.T) {
 	t.Parallel()
+	if !rotation.Every(t, 3) {
+		return
+	}
 	server := testenv.PrivateSQS(t)
 	client := server.Client(t)
 	if err := server.Pause(); err != nil {
@@ -140,6 +153,9 @@ func TestPrivateSQSHangs(t *testing.T) {
 }
 
 func TestSQSAtAnotherAddress(t *testing.T) {
+	if !rotation.Every(t, 3) {
+		return
+	}
 	private := testenv.PrivateSQS(t)
 	t.Setenv("MILLPOND_TEST_SQS_ENDPOINT", private.Endpoint())
 	if got := testenv.SQS(t); got.Endpoint() != private.Endpoint() || got.Region() != private.Region() || got.IsAWS() {
@@ -157,6 +173,9 @@ func TestSQSAtAnotherAddress(t *testing.T) {
 
 func TestMotoPassesTopicsOnToQueues(t *testing.T) {
 	t.Parallel()
+	if !rotation.Every(t, 3) {
+		return
+	}
 	server := testenv.Moto(t)
 	client, topics := server.Client(t), sns.NewFromConfig(server.Config(t))
 	queue := queueURL(t, client, server.NewQueue(t, nil))

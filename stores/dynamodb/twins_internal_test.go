@@ -7,12 +7,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/stores"
 )
 
 // Processes that publish in the same seconds draw different numbers, which grow in each.
 func TestProcessesDrawDifferentNumbers(t *testing.T) {
+	if !rotation.Every(t, 2) {
+		return
+	}
 	const (
 		processes = 40
 		seconds   = 300
@@ -71,6 +75,9 @@ func TestNumbersThatCannotBeDrawn(t *testing.T) {
 // A step that is recorded after the lease was read, and before the completion, is gone with it. So is
 // what is kept of a message whose completion was not heard of.
 func TestWhatIsKeptGoesWithACompletion(t *testing.T) {
+	if !rotation.Every(t, 2) {
+		return
+	}
 	t.Run("a step that comes late", func(t *testing.T) {
 		b := newBench(t)
 		f, lease, step := b.leased(t)

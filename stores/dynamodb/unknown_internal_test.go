@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/stores"
 )
 
@@ -78,6 +79,9 @@ func (b *bench) decide(t *testing.T, verb stores.Verb, state stores.OutputState)
 }
 
 func TestAnOperatorsDecisionThatIsNotHeardOf(t *testing.T) {
+	if !rotation.Every(t, 2) {
+		return
+	}
 	for name, lost := range lostWays() {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
@@ -115,6 +119,9 @@ func TestAnOperatorsDecisionThatIsNotHeardOf(t *testing.T) {
 
 // A decision that arrives when its caller has given up, and what it was about has changed.
 func TestAnOperatorsDecisionThatArrivesLate(t *testing.T) {
+	if !rotation.Every(t, 2) {
+		return
+	}
 	b := newBench(t)
 	b.dead(t, "output")
 	b.then(transact, slices.Repeat([]fault{delay}, maxTries)...)
@@ -202,6 +209,9 @@ func TestAPublicationThatIsNotHeardOf(t *testing.T) {
 }
 
 func TestRecordsThatAreNotHeardOf(t *testing.T) {
+	if !rotation.Every(t, 2) {
+		return
+	}
 	b := newBench(t)
 	f := failureOf(newClaim())
 	b.then("PutItem", append([]fault{nil}, unheard()...)...)
@@ -248,6 +258,9 @@ func (stalled) Close() error { return nil }
 
 // A service that takes requests and never answers them, with and without the head of an answer.
 func TestAServiceThatNeverAnswers(t *testing.T) {
+	if !rotation.Every(t, 2) {
+		return
+	}
 	for name, silent := range map[string]fault{
 		"no answer": func(_ *faults, r *http.Request) (*http.Response, error) {
 			<-r.Context().Done()

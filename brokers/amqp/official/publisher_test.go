@@ -11,6 +11,7 @@ import (
 	"github.com/millpond-go/millpond/brokers"
 	"github.com/millpond-go/millpond/brokers/amqp"
 	"github.com/millpond-go/millpond/brokers/amqp/official"
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/internal/testenv/rabbitmq"
 )
@@ -82,6 +83,9 @@ func TestTooLarge(t *testing.T) {
 // TestMemoryAlarm: a broker that takes no messages is no reason to wait for ever.
 func TestMemoryAlarm(t *testing.T) {
 	t.Parallel()
+	if !rotation.Every(t, 2) {
+		return
+	}
 	server := testenv.PrivateRabbitMQ(t, rabbitmq.Newest)
 	config := parse(t, server.URL())
 	config.Publish.Timeout = time.Second
@@ -112,6 +116,9 @@ func TestMemoryAlarm(t *testing.T) {
 // TestCloseWithABrokerThatHangs returns soon.
 func TestCloseWithABrokerThatHangs(t *testing.T) {
 	t.Parallel()
+	if !rotation.Every(t, 2) {
+		return
+	}
 	server := testenv.PrivateRabbitMQ(t, rabbitmq.Packaged)
 	b, err := official.New(t.Context(), parse(t, server.URL()))
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/millpond-go/millpond/internal/rotation"
 	"github.com/millpond-go/millpond/internal/testenv/host"
 )
 
@@ -32,6 +33,9 @@ func cacheIn(t *testing.T) string {
 }
 
 func TestUnpackOnceForAll(t *testing.T) {
+	if !rotation.Every(t, 3) {
+		return
+	}
 	cache := cacheIn(t)
 	trees := make([]*Tree, 4)
 	var group sync.WaitGroup
@@ -82,6 +86,9 @@ func TestUnpackOnceForAll(t *testing.T) {
 }
 
 func TestUnpackLeavesNothingWhenItFails(t *testing.T) {
+	if !rotation.Every(t, 3) {
+		return
+	}
 	cache := cacheIn(t)
 	broken := small
 	broken.Program = "usr/bin/no-such"
