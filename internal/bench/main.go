@@ -40,7 +40,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		only       = flags.String("only", "", "measure only what matches this regular `expression`, as recipe/workers")
 		workers    = flags.String("workers", "1,4,16,64", "numbers of workers")
 		repeats    = flags.Int("repeats", 7, "how often each cell is measured")
-		cell       = flags.Duration("cell", 300*time.Millisecond, "how long a cell takes, about")
+		turns      = flags.Int("turns", 1, "in how many turns a repeat measures each cell, so that whatever slows the machine down for a while slows all of them")
+		cell       = flags.Duration("cell", 300*time.Millisecond, "how long a turn of a cell takes, about")
 		waiting    = flags.Int("waiting", 1_000_000, "how many parked messages that are not due the group failures adds")
 		history    = flags.Int("history", 10_000_000, "how many published outputs the group relay-history adds")
 		backlog    = flags.Int("backlog", 400_000, "how many outputs the group relay-snapshot relays")
@@ -53,7 +54,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	o := options{repeats: *repeats, cell: *cell, waiting: *waiting, history: *history, backlog: *backlog, completed: *completed, progress: log.New(stderr, "", 0)}
+	o := options{repeats: *repeats, turns: *turns, cell: *cell, waiting: *waiting, history: *history, backlog: *backlog, completed: *completed, progress: log.New(stderr, "", 0)}
 	if err := o.parse(*groups, *only, *workers); err != nil {
 		return err
 	}
@@ -107,6 +108,8 @@ func (o *options) parse(groups, only, workers string) error {
 	switch {
 	case o.repeats < 1:
 		return fmt.Errorf("-repeats is %d: use a positive number", o.repeats)
+	case o.turns < 1:
+		return fmt.Errorf("-turns is %d: use a positive number", o.turns)
 	case o.waiting < 1:
 		return fmt.Errorf("-waiting is %d: use a positive number", o.waiting)
 	case o.history < 1:

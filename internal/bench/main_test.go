@@ -132,6 +132,7 @@ func TestFlagsAreChecked(t *testing.T) {
 		"-workers=":          `-workers has ""`,
 		"-repeats=0":         "-repeats is 0",
 		"-cell=0":            "-cell is 0s",
+		"-turns=0":           "-turns is 0",
 		"-waiting=0":         "-waiting is 0",
 		"-history=0":         "-history is 0",
 		"-backlog=0":         "-backlog is 0",

@@ -19,6 +19,7 @@ type options struct {
 	groups    []string
 	workers   []int
 	repeats   int
+	turns     int                    // of each cell in a repeat
 	cell      time.Duration          // how long a cell takes, about
 	waiting   int                    // parked messages that are not due
 	history   int                    // published outputs that are kept
@@ -47,6 +48,31 @@ type sample struct {
 	Server  figure        `json:"server_cpu_us_per_message"`
 	WAL     figure        `json:"wal_bytes_per_message"`
 	Commits figure        `json:"commits_per_message"`
+
+	latencies []time.Duration // of the messages, until turns are joined
+}
+
+// joined is what a cell has measured in turns of equally many messages.
+func joined(turns []sample) sample {
+	mean := func(of func(sample) figure) (mean figure) {
+		for _, t := range turns {
+			mean += of(t) / figure(len(turns))
+		}
+		return mean
+	}
+	all := sample{
+		Rate:   1 / float64(mean(func(s sample) figure { return figure(1 / s.Rate) })),
+		Client: mean(func(s sample) figure { return s.Client }), Server: mean(func(s sample) figure { return s.Server }),
+		WAL: mean(func(s sample) figure { return s.WAL }), Commits: mean(func(s sample) figure { return s.Commits }),
+	}
+	for _, t := range turns {
+		all.latencies = append(all.latencies, t.latencies...)
+	}
+	if slices.Sort(all.latencies); len(all.latencies) > 0 {
+		all.P50, all.P99 = all.latencies[len(all.latencies)/2], all.latencies[len(all.latencies)*99/100]
+	}
+	all.latencies = nil
+	return all
 }
 
 // measure runs all cells of a group as often as the options say.
@@ -82,16 +108,22 @@ func (g *group) measure(ctx context.Context, o options) (contenders []contender,
 				return contenders, err
 			}
 		}
-		for _, i := range inTurn(contenders) {
-			if err := g.runCell(ctx, &contenders[i]); err != nil {
-				return contenders, contenders[i].failed(err)
+		for range o.turns {
+			for _, i := range inTurn(contenders) {
+				if err := g.runCell(ctx, &contenders[i]); err != nil {
+					return contenders, contenders[i].failed(err)
+				}
 			}
+		}
+		for i := range contenders {
+			c := &contenders[i]
+			c.samples = append(c.samples[:repeat], joined(c.samples[repeat:]))
 		}
 	}
 	return contenders, nil
 }
 
-// inTurn returns the order of one repeat: those with as many workers follow each
+// inTurn returns the order of one turn: those with as many workers follow each
 // other, at random.
 func inTurn(contenders []contender) []int {
 	order := rand.Perm(len(contenders)) //nolint:gosec // an order, no secret
@@ -243,9 +275,7 @@ func (g *group) sample(ctx context.Context, n int, run func() (time.Duration, []
 		Rate: float64(n) / took.Seconds(),
 		// What was not measured is not zero.
 		Client: unknown, Server: unknown, WAL: unknown, Commits: unknown,
-	}
-	if slices.Sort(latencies); len(latencies) > 0 {
-		s.P50, s.P99 = latencies[len(latencies)/2], latencies[len(latencies)*99/100]
+		latencies: latencies,
 	}
 	perMessage := func(total float64) figure { return figure(total / float64(n)) }
 	if measured && !g.sharedCPU {

@@ -12,6 +12,7 @@ type report struct {
 	Began      time.Time     `json:"began"`
 	Took       time.Duration `json:"took_ns"`
 	Repeats    int           `json:"repeats"`
+	Turns      int           `json:"turns"`
 	Cell       time.Duration `json:"cell_ns"`
 	Goals      []goalResult  `json:"goals"`
 	Groups     []groupResult `json:"groups"`

@@ -127,3 +127,23 @@ func TestTablesAreAligned(t *testing.T) {
 		}
 	}
 }
+
+func TestTurnsAreJoined(t *testing.T) {
+	milliseconds := func(all ...int) (latencies []time.Duration) {
+		for _, n := range all {
+			latencies = append(latencies, time.Duration(n)*time.Millisecond)
+		}
+		return latencies
+	}
+	got := joined([]sample{
+		{Rate: 100, Client: 10, Server: unknown, WAL: 4, Commits: 1, latencies: milliseconds(9, 1)},
+		{Rate: 300, Client: 30, Server: unknown, WAL: 8, Commits: 1, latencies: milliseconds(5)},
+	})
+	// 100 messages a second, and then 300: as many take 10 ms, and then 3.33.
+	if math.Abs(got.Rate-150) > 1e-9 || got.Client != 20 || got.Server.known() || got.WAL != 6 || got.Commits != 1 {
+		t.Errorf("%+v", got)
+	}
+	if got.P50 != 5*time.Millisecond || got.P99 != 9*time.Millisecond || got.latencies != nil {
+		t.Errorf("p50 %v, p99 %v, latencies %v", got.P50, got.P99, got.latencies)
+	}
+}

@@ -22,7 +22,7 @@ func measureAll(ctx context.Context, o options) (_ *report, err error) {
 	}
 	defer func() { err = errors.Join(err, dir.Remove()) }()
 	o.dir = dir.Path
-	r := &report{Began: began, Repeats: o.repeats, Cell: o.cell}
+	r := &report{Began: began, Repeats: o.repeats, Turns: o.turns, Cell: o.cell}
 	if r.Machine, err = describeMachine(dir.Path); err != nil {
 		return nil, err
 	}

@@ -119,6 +119,10 @@ func (r *report) text() string {
 }
 
 func (r *report) method() string {
-	return fmt.Sprintf("%s of cells of about %v each. Ratios are medians of the repeats (lower–upper quartile); above 1 is better, of CPU time too.",
-		plural(r.Repeats, "repeat"), r.Cell)
+	cells := fmt.Sprintf("cells of about %v each", r.Cell)
+	if r.Turns > 1 {
+		cells = fmt.Sprintf("cells of %d turns of about %v each", r.Turns, r.Cell)
+	}
+	return fmt.Sprintf("%s of %s. Ratios are medians of the repeats (lower–upper quartile); above 1 is better, of CPU time too.",
+		plural(r.Repeats, "repeat"), cells)
 }
