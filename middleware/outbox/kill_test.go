@@ -303,7 +303,8 @@ func hurtRelays(r *rig, deaths int, broken string) (wrong []string, died map[str
 	writers.Wait()
 	stop()
 	relays.Wait()
-	if b, _ := readFile(r.tb, path); len(b.taken) == 0 {
+	// Those that delete before they publish may all die in between.
+	if b, _ := readFile(r.tb, path); broken == "" && len(b.taken) == 0 {
 		r.tb.Error("the relays in processes have published nothing")
 	}
 
