@@ -103,24 +103,33 @@ func (g *group) measure(ctx context.Context, o options) (contenders []contender,
 	}
 	for repeat := range o.repeats {
 		o.progress.Printf("%s: repeat %d of %d", g.title, repeat+1, o.repeats)
-		if g.server != nil {
-			if err := g.server.checkpoint(ctx); err != nil {
-				return contenders, err
-			}
-		}
-		for range o.turns {
-			for _, i := range inTurn(contenders) {
-				if err := g.runCell(ctx, &contenders[i]); err != nil {
-					return contenders, contenders[i].failed(err)
-				}
-			}
-		}
-		for i := range contenders {
-			c := &contenders[i]
-			c.samples = append(c.samples[:repeat], joined(c.samples[repeat:]))
+		if err := g.repeat(ctx, contenders, o.turns); err != nil {
+			return contenders, err
 		}
 	}
 	return contenders, nil
+}
+
+// repeat measures each cell once, in turns.
+func (g *group) repeat(ctx context.Context, contenders []contender, turns int) error {
+	if g.server != nil {
+		if err := g.server.checkpoint(ctx); err != nil {
+			return err
+		}
+	}
+	for range turns {
+		for _, i := range inTurn(contenders) {
+			if err := g.runCell(ctx, &contenders[i]); err != nil {
+				return contenders[i].failed(err)
+			}
+		}
+	}
+	for i := range contenders {
+		c := &contenders[i]
+		before := len(c.samples) - turns
+		c.samples = append(c.samples[:before], joined(c.samples[before:]))
+	}
+	return nil
 }
 
 // inTurn returns the order of one turn: those with as many workers follow each
@@ -180,7 +189,7 @@ func (c *contender) calibrate(cell time.Duration, least int, run func(n int) (ti
 	return nil
 }
 
-// runCell measures a contender once.
+// runCell measures a contender in one turn.
 func (g *group) runCell(ctx context.Context, c *contender) error {
 	keep := func(s sample, err error) error {
 		if err == nil {
