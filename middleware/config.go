@@ -60,7 +60,7 @@ type InboxConfig struct {
 
 	// SuspectFor applies to subscribers that do not flag redeliveries, such as Watermill's own.
 	// It should exceed the broker's wait for an ack.
-	SuspectFor time.Duration `config:"suspect_for" default:"2m" check:"positive" about:"How long after a process has died, or after this one has started, every delivery of a subscriber that does not flag redeliveries is treated as a redelivery: its attempt is counted before it runs."`
+	SuspectFor time.Duration `config:"suspect_for" default:"2m" check:"positive" about:"How long after a process has died every delivery of a subscriber that does not flag redeliveries is treated as a redelivery: its attempt is counted before it runs."`
 
 	Hold        HoldConfig        `config:"hold" about:"How a delivery is held that cannot be decided now, because another delivery of its message runs, or the store is down."`
 	Fingerprint FingerprintConfig `config:"fingerprint" about:"How another message under a used id (a conflict) is recognized."`

@@ -56,7 +56,7 @@ type BrokerConfig struct {
 
 // StoreConfig configures the store.
 type StoreConfig struct {
-	URL     URL  `config:"url" example:"sqlite://my-service.db" missing:"write the URL of the store, such as sqlite://file.db or postgres://user@host/database" about:"The store. The program must import its adapter, one of stores/postgres, stores/postgres/sqldb, stores/mysql, stores/sqlite and stores/dynamodb. Its pool needs a connection for each message in flight, for each retry (retry_worker.concurrency) of each handler, and one more. A URL that sets the size of the pool must not set less: postgres://app@db/app?pool_max_conns=20, mysql://app@db/app?max_open_conns=20."`
+	URL     URL  `config:"url" example:"sqlite://my-service.db" missing:"write the URL of the store, such as sqlite://file.db or postgres://user@host/database" about:"The store. The program must import its adapter, one of stores/postgres, stores/postgres/sqldb, stores/mysql, stores/sqlite and stores/dynamodb. Its pool needs a connection for each message in flight, for each retry (retry_worker.concurrency) of each handler, four for relay.on, and one more. A URL that sets the size of the pool must not set less: postgres://app@db/app?pool_max_conns=20, mysql://app@db/app?max_open_conns=20."`
 	Migrate bool `config:"migrate" default:"false" about:"Create and update millpond's tables when the service starts, instead of by millpond migrate up. (SQLite's tables are created when the file is opened, unless its URL has migrate=never.)"`
 }
 

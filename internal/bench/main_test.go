@@ -74,7 +74,7 @@ func onBroker(group string) bool {
 
 // One recipe of a broker is enough to see that its messages are counted.
 func TestRunOnBrokers(t *testing.T) {
-	want := map[string][]string{"kafka": {kafkaNoOp}, "rabbitmq": {kafkaNoOp}, "sqs": {kafkaNoOp}, "nats": {kafkaNoOp}, "forwarder": {forwarderDefault, forwarderQueue, relayPlain}}
+	want := map[string][]string{"kafka": {kafkaNoOp}, "rabbitmq": {kafkaNoOp}, "sqs": {kafkaNoOp}, "nats": {kafkaNoOp}, "forwarder": {forwarderDefault, forwarderQueue, relayPlain}, "relay-kafka": {kafkaUnkeyed, kafkaManyKeys, kafkaSomeKeys, kafkaSingleKey}}
 	for _, group := range rotation.Turn(t, 1, slices.Sorted(maps.Keys(want))...) {
 		var out, progress bytes.Buffer
 		args := []string{"-groups", group, "-repeats", "1", "-cell", "5ms"}

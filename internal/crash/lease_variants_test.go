@@ -176,7 +176,7 @@ func leaseVariantSystems(t *testing.T, name string) map[string]opener {
 		systems["mysql"], systems["postgres+sql"], systems["lib/pq"], systems["pgbouncer"] = newProxiedMySQL, newSQLDB, newPQ, newPooledPostgres
 	}
 	maps.DeleteFunc(systems, func(system string, _ opener) bool { return !variants[name].on(system) })
-	return today(t, 1, systems)
+	return todayEvery(t, len(leaseVariants), 1, systems)
 }
 
 // leaseVariantTrial stops some holders for longer than their leases live, with others waiting,

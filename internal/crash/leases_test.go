@@ -255,7 +255,7 @@ func TestLeasesAtEachPoint(t *testing.T) {
 	on(t, today(t, 1, everyday), func(t *testing.T, open opener) {
 		seed := seedOf(t)
 		kills := killsAt(seed, leasePoints, 1, 4)
-		for _, point := range rotation.Turn(t, 2, pointCounted, pointEffect, pointRenewed, pointEffectEnd, pointHandlerEnd, pointCommitStart, pointTakeoverStart, pointRecordStart) {
+		for _, point := range rotation.TurnEvery(t, len(everyday), 2, pointCounted, pointEffect, pointRenewed, pointEffectEnd, pointHandlerEnd, pointCommitStart, pointTakeoverStart, pointRecordStart) {
 			kills = append(kills, fleet.Kill{Kind: fleet.SIGSTOP, Point: point, Hit: 6})
 		}
 		allStrike(t, seed, kills, func(seed uint64) *trial {

@@ -245,33 +245,41 @@ func (c counted) written(t *testing.T) string {
 
 func TestDuplicateTakesTwoTripsAndWritesNothing(t *testing.T) {
 	t.Parallel()
-	byTurns(t, func(t *testing.T, p product) {
-		c := newCounted(t, p, true)
-		claim := claimOf("seen")
-		if err := begin(t, c, claim).Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		before := c.written(t)
-		for name, test := range map[string]struct {
-			trips int
-			ask   func() (stores.Verdict, error)
-		}{
-			"Begin": {2, func() (stores.Verdict, error) { _, v, err := c.Begin(t.Context(), claim); return v, err }},
-			"Look":  {1, func() (stores.Verdict, error) { return c.Look(t.Context(), claim.Key, claim.Fingerprint) }},
-		} {
-			cost := c.cost(func() {
-				if v, err := test.ask(); err != nil || v.Outcome != stores.Duplicate {
-					t.Fatal(v.Outcome, err)
-				}
-			})
-			if cost.RoundTrips != test.trips {
-				t.Errorf("%s: %+v", name, cost)
+	byTurns(t, func(t *testing.T, p product) { newCounted(t, p, true).duplicates(t, 2, 1) })
+}
+
+func TestDuplicateOnTheCallersConnectionsTakesTwiceAsMany(t *testing.T) {
+	t.Parallel()
+	byTurns(t, func(t *testing.T, p product) { newCounted(t, p, false).duplicates(t, 4, 2) })
+}
+
+// duplicates checks how many round trips a claim and a look of a completed message take.
+func (c counted) duplicates(t *testing.T, claimed, looked int) {
+	t.Helper()
+	claim := claimOf("seen")
+	if err := begin(t, c, claim).Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	before := c.written(t)
+	for name, test := range map[string]struct {
+		trips int
+		ask   func() (stores.Verdict, error)
+	}{
+		"Begin": {claimed, func() (stores.Verdict, error) { _, v, err := c.Begin(t.Context(), claim); return v, err }},
+		"Look":  {looked, func() (stores.Verdict, error) { return c.Look(t.Context(), claim.Key, claim.Fingerprint) }},
+	} {
+		cost := c.cost(func() {
+			if v, err := test.ask(); err != nil || v.Outcome != stores.Duplicate {
+				t.Fatal(v.Outcome, err)
 			}
+		})
+		if cost.RoundTrips != test.trips {
+			t.Errorf("%s: %+v, want %d round trips", name, cost, test.trips)
 		}
-		if after := c.written(t); after != before {
-			t.Errorf("a duplicate has changed %s to %s", before, after)
-		}
-	})
+	}
+	if after := c.written(t); after != before {
+		t.Errorf("a duplicate has changed %s to %s", before, after)
+	}
 }
 
 func TestInFlightTakesTwoTrips(t *testing.T) {

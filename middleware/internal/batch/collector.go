@@ -198,8 +198,8 @@ func (s *Seat) Wait(ctx context.Context) bool {
 	}
 }
 
-// Unwon reports whether the batch did not win the claim. Unless the message is completed, who holds
-// the key is not known before Ended.
+// Unwon reports whether the batch did not win the claim. The message is completed, or somebody holds
+// its key; which of the two is known after Ended.
 func (s *Seat) Unwon() bool { return s.round != nil && s.member == nil }
 
 // Ended waits until the batch has ended.

@@ -63,7 +63,7 @@ func (d *Delivery) enter() next {
 	case r.unreadable():
 		return d.fail(r.Unreadable, stores.ClassUnreadable)
 	}
-	return d.again()
+	return d.askStore()
 }
 
 // claim asks for the claim, and acts on the answer.
@@ -96,7 +96,7 @@ func (d *Delivery) registerAgain() next {
 	if err := d.arrival.Consumer.RegisterAgain(ctx); err != nil {
 		return heldFor(d.unanswered(err))
 	}
-	return d.again()
+	return d.askStore()
 }
 
 func (d *Delivery) act(v stores.Verdict) next {

@@ -1,9 +1,9 @@
 // Package delivery takes one delivery from its arrival to the result for the router. It is a
 // machine with few states. Each state is a function that does its work and returns the next state.
 //
-//	register → enter → (look) → claim → run → finish → (record) → done
+//	registering → entering → (looking) → claiming → running → (recording) → done
 //
-// Only holding leads back. The package knows no broker, router or database: it uses its own
+// Waits are in the state holding alone. The package knows no broker, router or database: it uses its own
 // interfaces and the contract of stores.
 package delivery
 

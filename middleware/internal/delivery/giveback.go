@@ -16,9 +16,9 @@ func (d *Delivery) giveBack(cause error) next {
 	}
 	if d.arrival.Retry == nil && d.arrival.Handler.Acked() { // if nothing ran, a middleware around the inbox acked it
 		early := fmt.Errorf("%w: %w", ErrAckedEarly, cause)
-		err := d.keep(stores.ReasonAckedEarly, early)
+		err := d.tryQuarantine(stores.ReasonAckedEarly, early)
 		if d.unkept(err) {
-			err = d.keep(stores.ReasonAckedEarly, early)
+			err = d.tryQuarantine(stores.ReasonAckedEarly, early)
 		}
 		if err == nil {
 			d.settle(cause, d.interrupted())

@@ -34,8 +34,8 @@ func (d *Delivery) takesOver() bool {
 	return d.leased() != nil && d.arrival.Retry == nil && d.row.counted == 0 && d.row.state.Presumed
 }
 
-// stillHolds reports whether the row may be only locked, and not changed. Then the known end of the
-// run is recorded later: another run would repeat the effect unnoticed.
+// stillHolds reports whether this delivery may still hold the lease. A record that was refused has
+// then met a lock only, and is tried again: another run would repeat the effect.
 func (d *Delivery) stillHolds() bool {
 	if d.leased() == nil || d.end.Runs == 0 || d.row.counted == 0 {
 		return false

@@ -121,8 +121,9 @@ func (d *Delivery) copyAlone() (*stores.Failure, error) {
 	return f, d.copyLetter(f)
 }
 
-// unreadableCopy decides about the copy of a message that cannot be restored. If no attempt ever
-// restored it, it gets no copy.
+// unreadableCopy decides about the copy of a message that cannot be restored. It is copied later
+// only if just its copy is missing, or its last attempt ended the process, if the error may pass,
+// and if its age allows.
 func (d *Delivery) unreadableCopy(f *stores.Failure, r *Retry) {
 	why := r.Unreadable
 	if (r.uncopied() || r.Spent) && !refusedForGood(why) && d.row.state.Age < d.arrival.Policy.Age {

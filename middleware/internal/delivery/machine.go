@@ -36,14 +36,14 @@ type row struct {
 	counted  int64     // the version in which this delivery's attempt was counted; 0: none
 	started  int       // the attempt of a start whose answer was lost
 	holder   string    // the holder of its lease
-	spent    bool      // the last attempt was counted, and ended its process
+	spent    bool      // the failure to record adds no attempt
 	mayCrash bool      // its last attempt had no known end when it was first read, so it runs alone
 	lent     int       // attempts of a shared run, to give back when this one ends in a known way
 }
 
 // tries counts what one delivery tried without success.
 type tries struct {
-	interruptions int  // attempts that the database ended
+	interruptions int  // runs and completions to be tried again that are not the handler's fault
 	immediate     int  // runs repeated after contention
 	unrecorded    int  // failures that were not recorded because the row had changed
 	awaited       bool // the server has ended the failed attempt
@@ -226,7 +226,7 @@ func (d *Delivery) done(r Result) next {
 	return next{state: done}
 }
 
-// hold waits, without a connection, before the next claim. Only this state leads back.
+// hold waits, without a connection, and then goes on in the state that could not decide.
 func (d *Delivery) hold(n next) next {
 	if n.back == entering {
 		d.execution.Close()

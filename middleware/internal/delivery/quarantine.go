@@ -18,7 +18,7 @@ func (d *Delivery) quarantine(n next) next {
 	if acked {
 		cause = fmt.Errorf("%w: %w", ErrAckedEarly, cause)
 	}
-	err := d.keep(n.reason, cause)
+	err := d.tryQuarantine(n.reason, cause)
 	switch {
 	case err == nil && acked:
 		d.settle(n.cause, n.class)
@@ -37,8 +37,8 @@ func (d *Delivery) quarantine(n next) next {
 	return n
 }
 
-// keep tries once to quarantine the message as it arrived.
-func (d *Delivery) keep(reason stores.Reason, cause error) error {
+// tryQuarantine tries once to quarantine the message as it arrived.
+func (d *Delivery) tryQuarantine(reason stores.Reason, cause error) error {
 	a := d.arrival
 	q := stores.Quarantined{
 		Consumer: d.arrival.Claim.Key.Consumer, ID: d.arrival.Claim.Key.ID, Fingerprint: d.arrival.Claim.Fingerprint,

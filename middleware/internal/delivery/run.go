@@ -155,7 +155,7 @@ func (d *Delivery) resolve(unknown error) next {
 	case can && completed:
 		// This attempt, another delivery since, or another message with the same id may have
 		// completed it: the claim decides.
-		return d.again()
+		return d.askStore()
 	}
 	d.end.Unsure = d.end.Unsure && !can // the commit did not happen
 	switch {
@@ -171,8 +171,8 @@ func (d *Delivery) resolve(unknown error) next {
 	return d.fail(unknown, stores.ClassUnknown)
 }
 
-// again claims once more, at once.
-func (d *Delivery) again() next {
+// askStore returns the state that asks the store: looking for a suspect or under a lease, else claiming.
+func (d *Delivery) askStore() next {
 	if d.row.suspect || d.leased() != nil {
 		return next{state: looking}
 	}

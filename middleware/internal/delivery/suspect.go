@@ -149,9 +149,8 @@ func (d *Delivery) count() next {
 	return next{state: claiming}
 }
 
-// besideOthers reports whether a message with an expired lease is taken over beside others. Under a
-// lease the first attempt is on record, and most that end with their process are innocent. So that
-// attempt is given back, and only the next one decides.
+// besideOthers reports whether a first expired lease is taken over. Its holder's process may have
+// died through another message, so that attempt does not count.
 func (d *Delivery) besideOthers() bool {
 	s := &d.row.state
 	return d.leased() != nil && budget.Shared(*s) && s.Uncounted == 0
@@ -179,7 +178,7 @@ func (d *Delivery) crashedEncoding() next {
 		return heldFor(d.unanswered(err))
 	}
 	s.Attempts, d.row.counted = limit, 0 // attempts beyond the limit are not the handler's
-	s.Presumed = false                   // the attempt with an unknown end is this one
+	s.Presumed = false                   // this call returned: no attempt has an unknown end any more
 	return d.crashed()
 }
 

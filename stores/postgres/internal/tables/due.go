@@ -91,11 +91,10 @@ func scanDue(rows Rows, consumer stores.Consumer) (due []stores.Retry, seen int,
 
 const (
 	// A row behind an earlier one of its order key is postponed, so that not every call reads it
-	// again. It becomes due when its predecessor ends, but that wake-up skips a locked row. So it
-	// is postponed for long only while this transaction locks the predecessor, which then cannot
-	// end; the lock is the weakest one, so waking stays possible. A predecessor that runs, or may
-	// begin to run now, cannot be locked. Then, and where a wake-up could be missed, the
-	// postponement is short.
+	// again. Its predecessor wakes it when it ends, unless the row is locked at that moment. While
+	// this transaction locks the predecessor, it cannot end, so the row is postponed for long. The
+	// lock is the weakest one, which permits waking. A predecessor that runs, or may begin to run
+	// now, cannot be locked: then the postponement is short.
 	//
 	// The inner limit tells the planner that there are few rows, and the lateral joins that the
 	// inbox is read by its key: both tables may be large, and the statistics old.
