@@ -65,7 +65,7 @@ func TestConformance(t *testing.T) {
 		h.Groups = append([]string{"claim", "inbox"}, rotation.OnStore(t, "postgres+sql", storetest.GroupNames()...)...)
 		storetest.Run(t, h)
 	})
-	for _, e := range some(t, 2,
+	for _, e := range some(t, 1,
 		connector.behindPgBouncer("pgbouncer", "transaction").some("claim", "resolve", "inbox"),
 		callersPG.behindPgBouncer("default_query_exec_mode", "cache_describe").some("claim"),
 		callersPQ.behindPgBouncer("binary_parameters", "yes").some("claim", "due"),
