@@ -136,10 +136,10 @@ func TestLeaseVariantsAreFound(t *testing.T) {
 	t.Parallel()
 	t.Run("all rules kept", func(t *testing.T) {
 		t.Parallel()
-		on(t, leaseVariantSystems(t, ""), func(t *testing.T, open opener) {
+		on(t, today(t, 1, leaseVariantSystems(t, "")), func(t *testing.T, open opener) {
 			tr := leaseVariantTrial(open(t), seedOf(t), "") // what the variants are is added to it
 			for _, v := range leaseVariants {
-				tr.orders = planted(tr.orders, 1, v.with...)
+				tr.orders = planted(tr.orders, 1, tr.system.can(v.with...)...)
 				for _, point := range v.stopAt {
 					tr.Kills = append(tr.Kills, tr.Leases.longer([]fleet.Kill{{Kind: fleet.SIGSTOP, Point: point, Hit: 3}})...)
 				}
@@ -153,7 +153,7 @@ func TestLeaseVariantsAreFound(t *testing.T) {
 	for _, name := range rotation.Turn(t, 1, slices.Sorted(maps.Keys(leaseVariants))...) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			on(t, leaseVariantSystems(t, name), func(t *testing.T, open opener) {
+			on(t, todayEvery(t, len(leaseVariants), 1, leaseVariantSystems(t, name)), func(t *testing.T, open opener) {
 				v := variants[name]
 				for try := range variantTries {
 					r := leaseVariantTrial(open(t), seedOf(t)+uint64(try), name).longer(try).run(t)
@@ -176,7 +176,7 @@ func leaseVariantSystems(t *testing.T, name string) map[string]opener {
 		systems["mysql"], systems["postgres+sql"], systems["lib/pq"], systems["pgbouncer"] = newProxiedMySQL, newSQLDB, newPQ, newPooledPostgres
 	}
 	maps.DeleteFunc(systems, func(system string, _ opener) bool { return !variants[name].on(system) })
-	return todayEvery(t, len(leaseVariants), 1, systems)
+	return systems
 }
 
 // leaseVariantTrial stops some holders for longer than their leases live, with others waiting,
@@ -184,7 +184,7 @@ func leaseVariantSystems(t *testing.T, name string) map[string]opener {
 func leaseVariantTrial(s *system, seed uint64, variant string) *trial {
 	v := variants[variant]
 	tr := leaseTrial(s, seed, 0)
-	tr.orders = planted(workload(seed, 10, mix{share: map[conduct]int{slow: 80}}), 1, append([]conduct{once}, v.with...)...)
+	tr.orders = planted(workload(seed, 10, mix{share: map[conduct]int{slow: 80}}), 1, append([]conduct{once}, s.can(v.with...)...)...)
 	tr.Variant, tr.limit = variant, 20*time.Second
 	tr.Leases.LoseReplies, tr.Leases.Stop = 0, v.stopAt == nil
 	tr.Config = fleet.Config{Seed: seed, Workers: 3, InFlight: 2, Visibility: 100 * time.Millisecond}
