@@ -98,6 +98,23 @@ func ExampleInboxConfig_deduplicator() {
 	// chairs left: 9
 }
 
+// The function of a handler, without an inbox: in a transaction that is rolled back.
+func ExampleInbox_Middleware_testFunction() {
+	ctx := context.Background()
+	store, end := openShop(ctx)
+	defer end()
+
+	tx, err := store.DB().BeginTx(ctx, nil)
+	check(err)
+	check(deduct(ctx, tx, message.NewMessage("order-1", []byte("chair"))))
+	var left int
+	check(tx.QueryRowContext(ctx, "SELECT quantity FROM stock WHERE sku = 'chair'").Scan(&left))
+	check(tx.Rollback())
+	fmt.Println("chairs left:", left, "and after the test:", chairs(ctx, store))
+	// Output:
+	// chairs left: 9 and after the test: 10
+}
+
 // The effects of an attempt that fails are gone, and the redelivery makes the next one.
 func ExampleInbox_Middleware_testFailure() {
 	ctx := context.Background()
