@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"syscall"
 	"time"
 )
 
@@ -20,6 +21,8 @@ func (p *parent) exited(proc *process, err error) {
 		}
 	}
 	switch {
+	case proc.stuck:
+		p.fail(fmt.Errorf("fleet: worker %d did not leave within %s and was killed", m.index, p.StopTimeout))
 	case p.stopping:
 		if err != nil && !proc.struck {
 			p.fail(fmt.Errorf("fleet: worker %d failed when it was to leave: %w", m.index, err))
@@ -51,19 +54,26 @@ func (p *parent) stop() {
 	}
 }
 
-// leave kills the process if it is not gone in time.
+// leave ends the process by force if it is not gone in time. That is an error only at the end of the
+// run, when no fault excuses it.
 func (p *parent) leave(proc *process) {
 	proc.leaving = true
 	p.after(p.StopTimeout, func() {
 		if proc.member.proc != proc || proc.dead {
 			return
 		}
-		proc.kill()
-		if p.stopping {
-			p.fail(fmt.Errorf("fleet: worker %d did not leave within %s and was killed", proc.index, p.StopTimeout))
-		}
+		proc.stuck = p.stopping
+		_ = proc.cmd.Process.Signal(syscall.SIGQUIT) // a Go program writes what its goroutines do
+		p.after(quitting, func() {
+			if proc.member.proc == proc {
+				proc.kill()
+			}
+		})
 	})
 }
+
+// quitting is how long a process may take to write what it does.
+const quitting = 2 * time.Second
 
 func (p *parent) up() int {
 	n := 0

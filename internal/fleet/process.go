@@ -32,6 +32,7 @@ type process struct {
 	ready   bool // has subscribed
 	leaving bool // was asked to end, or killed: gets nothing more
 	struck  bool // by a fault that ends it: its exit is no news
+	stuck   bool // did not leave in time
 	dead    bool // SIGKILL was sent: what it still says was said before
 	pauses  int  // SIGSTOPs that are not over
 }
