@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
@@ -36,7 +35,7 @@ func onStores(t *testing.T, test func(t *testing.T, w *world)) {
 // onEveryStore is onStores for what every store can do: one has no purge.
 func onEveryStore(t *testing.T, test func(t *testing.T, w *world)) {
 	onStores(t, test)
-	if slices.Contains(rotation.Turn(t, 1, "dynamodb", "no other", "nor another"), "dynamodb") {
+	if rotation.Every(t, 3) {
 		t.Run("dynamodb", func(t *testing.T) {
 			test(t, newWorld(t, testenv.DynamoDB(t).URL()+"&prefix=t"+uuid.NewString()+"_"))
 		})

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"syscall"
 	"time"
 )
 
@@ -63,7 +62,7 @@ func (p *parent) leave(proc *process) {
 			return
 		}
 		proc.stuck = p.stopping
-		_ = proc.cmd.Process.Signal(syscall.SIGQUIT) // a Go program writes what its goroutines do
+		proc.writeStacks()
 		p.after(quitting, func() {
 			if proc.member.proc == proc {
 				proc.kill()
