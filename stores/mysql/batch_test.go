@@ -601,8 +601,10 @@ func TestClaimsOfABatchTakeNoRoomInTheServersLocks(t *testing.T) {
 		id, err := connectionID(t.Context(), memberTx(t, members[0]))
 		require.NoError(t, err)
 		var structs, bytes, locked int
-		err = c.admin.QueryRowContext(t.Context(), "SELECT trx_lock_structs, trx_lock_memory_bytes, trx_rows_locked FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = ?", id).Scan(&structs, &bytes, &locked)
-		require.NoError(t, err)
+		eventuallyListed(t, "the transaction of the batch", func() bool {
+			err = c.admin.QueryRowContext(t.Context(), "SELECT trx_lock_structs, trx_lock_memory_bytes, trx_rows_locked FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = ?", id).Scan(&structs, &bytes, &locked)
+			return err == nil
+		})
 		t.Logf("%d locks with %d bytes for %d rows", structs, bytes, locked)
 		require.Less(t, structs, 4)
 		require.NoError(t, b.Rollback(t.Context()))

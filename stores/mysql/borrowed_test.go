@@ -26,8 +26,10 @@ func (p product) state(t *testing.T, db *sql.DB) string {
 		timeouts, isolation = "@@SESSION.wait_timeout, @@SESSION.max_execution_time", "@@SESSION.transaction_isolation"
 	}
 	var state string
-	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT CONCAT_WS(' ', @@SESSION.autocommit, "+isolation+", "+timeouts+
-		", (SELECT count(*) FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = CONNECTION_ID() AND trx_rows_modified + trx_tables_locked > 0))").Scan(&state))
+	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT CONCAT_WS(' ', @@SESSION.autocommit, "+isolation+", "+timeouts+")").Scan(&state))
+	if _, err := db.ExecContext(t.Context(), "SET TRANSACTION READ WRITE"); err != nil { // refused within a transaction
+		state += " " + err.Error()
+	}
 	return state
 }
 
@@ -55,6 +57,11 @@ func TestCallersConnectionsComeBackAsTheyWere(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, s.Register(t.Context(), stores.Registration{Consumer: billing}))
 			want := p.state(t, db)
+			_, err = db.ExecContext(t.Context(), "BEGIN")
+			require.NoError(t, err)
+			require.NotEqual(t, want, p.state(t, db), "a transaction must be seen")
+			_, err = db.ExecContext(t.Context(), "ROLLBACK")
+			require.NoError(t, err)
 
 			other := c.another(t, nil)
 			held := begin(t, other, claimOf("held"))

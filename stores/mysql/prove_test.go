@@ -75,7 +75,7 @@ func TestALostConnectionProvesNothing(t *testing.T) {
 	const holder = `SELECT coalesce(max(x.trx_mysql_thread_id), 0) FROM information_schema.innodb_trx x
 JOIN information_schema.processlist p ON p.id = x.trx_mysql_thread_id WHERE p.db = DATABASE() AND x.trx_rows_modified > 0`
 	until := func(there bool) (id int64) {
-		testenv.Eventually(t, "the first connection", func() bool {
+		eventuallyListed(t, "the transaction of the first connection", func() bool {
 			err := admin.QueryRowContext(t.Context(), holder).Scan(&id)
 			return err == nil && (id != 0) == there
 		})
