@@ -3,6 +3,8 @@ package amqp_test
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -87,41 +89,45 @@ func harness(address string, version rabbitmq.Version, change func(*amqp.Config)
 	}
 }
 
+// TestConformance runs the suite on one of two topologies each day.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	for _, version := range oneVersion(t) {
-		t.Run(string(version), func(t *testing.T) {
-			t.Parallel()
-			brokertest.Run(t, harness(testenv.RabbitMQ(t, version), version, func(*amqp.Config) {}))
-		})
+	topologies := map[string]func(*testing.T, rabbitmq.Version) brokertest.Harness{
+		"queue for each group": func(t *testing.T, version rabbitmq.Version) brokertest.Harness {
+			t.Helper()
+			return harness(testenv.RabbitMQ(t, version), version, func(*amqp.Config) {})
+		},
+		"queue for each topic": sharedQueues,
 	}
+	for _, topology := range rotation.Turn(t, 1, slices.Sorted(maps.Keys(topologies))...) {
+		for _, version := range rotation.TurnEvery(t, len(topologies), 1, rabbitmq.Versions()...) {
+			t.Run(topology+" on "+string(version), func(t *testing.T) {
+				t.Parallel()
+				brokertest.Run(t, topologies[topology](t, version))
+			})
+		}
+	}
+}
+
+// sharedQueues has a queue for each topic, as watermill-amqp has it, which all groups share.
+func sharedQueues(t *testing.T, version rabbitmq.Version) brokertest.Harness {
+	t.Helper()
+	kind := amqp.QueueQuorum
+	if version == rabbitmq.Packaged { // one of each is enough
+		kind = amqp.QueueClassic
+	}
+	h := harness(testenv.RabbitMQ(t, version), version, func(c *amqp.Config) {
+		c.Topology.Preset, c.Topology.QueueType = amqp.PresetQueue, kind
+	})
+	h.OneGroup, h.OldMessages, h.OpenRestartable = true, true, nil
+	if kind == amqp.QueueClassic {
+		h.OpenLimited = nil
+	}
+	return h
 }
 
 // oneVersion returns the version of the server whose turn it is.
 func oneVersion(t *testing.T) []rabbitmq.Version {
 	t.Helper()
 	return rotation.Turn(t, 1, rabbitmq.Versions()...)
-}
-
-// TestConformanceQueue is that of a queue for each topic, as watermill-amqp has it, which
-// all groups share.
-func TestConformanceQueue(t *testing.T) {
-	t.Parallel()
-	for _, version := range oneVersion(t) {
-		t.Run(string(version), func(t *testing.T) {
-			t.Parallel()
-			kind := amqp.QueueQuorum
-			if version == rabbitmq.Packaged { // one of each is enough
-				kind = amqp.QueueClassic
-			}
-			h := harness(testenv.RabbitMQ(t, version), version, func(c *amqp.Config) {
-				c.Topology.Preset, c.Topology.QueueType = amqp.PresetQueue, kind
-			})
-			h.OneGroup, h.OldMessages, h.OpenRestartable = true, true, nil
-			if kind == amqp.QueueClassic {
-				h.OpenLimited = nil
-			}
-			brokertest.Run(t, h)
-		})
-	}
 }

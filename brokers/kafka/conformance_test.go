@@ -80,7 +80,11 @@ func harness(addresses []string, protocol kafka.Protocol) brokertest.Harness {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	for _, protocol := range rotation.Turn(t, 1, "classic", "consumer") {
+	const days = 2
+	if !rotation.Every(t, days) {
+		return
+	}
+	for _, protocol := range rotation.TurnEvery(t, days, 1, "classic", "consumer") {
 		t.Run(protocol, func(t *testing.T) {
 			h := harness(testenv.Kafka(t), kafka.ProtocolClassic)
 			if protocol == "consumer" {

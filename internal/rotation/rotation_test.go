@@ -73,20 +73,23 @@ func TestEachMeetsEach(t *testing.T) {
 	}
 }
 
-func TestEachGroupIsOnOneStoreEachDayAndOnAllInTurn(t *testing.T) {
+func TestEachGroupIsOnOneStoreWithinTwoDaysAndOnAllInTurn(t *testing.T) {
 	t.Setenv(SoakVariable, "")
 	met := make(map[string]int)
+	var today []string // and yesterday
 	for day := range StoreDays {
 		t.Setenv(DayVariable, time.Date(2026, 2, 26+day, 0, 0, 0, 0, time.UTC).Format(time.DateOnly))
-		var today []string
+		if day%2 == 0 {
+			today = nil
+		}
 		for _, store := range storesOfSQL {
 			for _, group := range OnStore(t, store, all...) {
 				met[store+": "+group]++
 				today = append(today, group)
 			}
 		}
-		if slices.Sort(today); !slices.Equal(today, all) {
-			t.Errorf("on day %d it is the turn of %v", day, today)
+		if slices.Sort(today); day%2 == 1 && !slices.Equal(today, all) {
+			t.Errorf("until day %d it was the turn of %v", day, today)
 		}
 	}
 	if want := len(storesOfSQL) * len(all); len(met) != want {

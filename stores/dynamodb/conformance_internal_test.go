@@ -41,7 +41,7 @@ func TestConformance(t *testing.T) {
 		},
 		MaxOutputs: MaxOperations, MaxOutputBytes: maxPart,
 		// A table takes its time to be made, and to be read as a whole.
-		Groups: rotation.Turn(t, 3,
+		Groups: rotation.Turn(t, 2,
 			"claim", "due", "quarantine", "outage", "erase", "record", "leased", "schema", "ids", "resolve", "change", "handler", "look",
 			"take", "decide", "inbox", "race", "inspect", "parked", "registry", "router", "outbox", "outputs", "lease"),
 	})

@@ -94,7 +94,9 @@ func TestExamination(t *testing.T) {
 			nil, func(e *stores.Examination) { e.Role = stores.RoleReadOnly }, []string{"warning grants"}, "has dynamodb:BatchGetItem on " + b.contents,
 		},
 		"a clock that is wrong": {
-			nil, func(e *stores.Examination) { e.Now = func() time.Time { return time.Now().Add(time.Hour + 30*time.Second) } }, []string{"warning clock"}, "differ by 1h0m",
+			nil, func(e *stores.Examination) {
+				e.Now = func() time.Time { return time.Now().Add(time.Hour + 30*time.Second) }
+			}, []string{"warning clock"}, "differ by 1h0m",
 		},
 		"what may not be looked at": {
 			func() { b.then("DescribeTimeToLive", denied) }, nil, []string{"note ttl"}, "AccessDenied",

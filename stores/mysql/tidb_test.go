@@ -112,7 +112,7 @@ func TestConformanceOfTheDialectForTiDB(t *testing.T) {
 		return u.String()
 	})
 	if !rotation.Soak() {
-		h.Groups = rotation.Turn(t, 2, "claim", "race", "resolve", "take", "due", "order", "change", "decide", "leased", "handler", "inbox", "parked", "outbox", "outputs", "lease", "retention", "erase")
+		h.Groups = rotation.Turn(t, 1, "claim", "race", "resolve", "take", "due", "order", "change", "decide", "leased", "handler", "inbox", "parked", "outbox", "outputs", "lease", "retention", "erase")
 	}
 	storetest.Run(t, h)
 }

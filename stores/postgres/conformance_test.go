@@ -49,7 +49,7 @@ func TestConformanceBehindPgBouncer(t *testing.T) {
 		return db
 	}
 	if !rotation.Soak() {
-		h.Groups = append([]string{"claim"}, rotation.Turn(t, 2, "resolve", "record", "due", "inbox")...)
+		h.Groups = append([]string{"claim"}, rotation.Turn(t, 1, "resolve", "record", "due", "inbox")...)
 	}
 	storetest.Run(t, h)
 }

@@ -13,11 +13,11 @@ import (
 )
 
 // TestKilled hurts workers and the broker in every way while messages come, several
-// times each, and some handlers fail. Each day two brokers meet one of the stores, by
+// times each, and some handlers fail. Each day one broker meets one of the stores, by
 // turns. With MILLPOND_SOAK=n it meets all of them, and goes on, with one seed after the
 // other, until n workers were killed on each broker and store, or a hundred.
 func TestKilled(t *testing.T) {
-	for _, kind := range rotation.Turn(t, brokersADay, slices.Sorted(maps.Keys(kinds))...) {
+	for _, kind := range rotation.Turn(t, 1, slices.Sorted(maps.Keys(kinds))...) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			killedOn(t, kind)
@@ -25,11 +25,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-const brokersADay = 2
-
 func killedOn(t *testing.T, kind string) {
-	days := (len(kinds) + brokersADay - 1) / brokersADay
-	for _, name := range rotation.TurnEvery(t, days, 1, slices.Sorted(maps.Keys(databases))...) {
+	for _, name := range rotation.TurnEvery(t, len(kinds), 1, slices.Sorted(maps.Keys(databases))...) {
 		open := databases[name]
 		t.Run(name, func(t *testing.T) {
 			rounds, wanted := 1, 1
@@ -104,7 +101,7 @@ func TestLimitOfDeliveries(t *testing.T) {
 // broker counts, and drops it.
 func TestQuickNacksAreFound(t *testing.T) {
 	t.Parallel()
-	if !rotation.Every(t, 2) {
+	if !rotation.Every(t, 3) {
 		return
 	}
 	tr := &trial{
@@ -124,7 +121,7 @@ func TestQuickNacksAreFound(t *testing.T) {
 // cannot be read is not run, and that a retry has the key. A harness that does not notice proves nothing about the adapter
 // and the inbox that keep them. A kill may find no slow handler at work, whose message alone is lost: then it is tried again.
 func TestAckFirstIsFound(t *testing.T) {
-	if !rotation.Every(t, 2) {
+	if !rotation.Every(t, 3) {
 		return
 	}
 	const tries = 4
