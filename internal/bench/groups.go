@@ -23,6 +23,7 @@ const (
 	queuedRouter   = "millpond, queued"
 	suspectRouter  = "millpond, suspect" // the first deliveries after a process has died
 	byHandBare     = "claim by hand, bare"
+	byHandQueue    = "claim by hand, queued, bare"
 	textbookRouter = "textbook"
 	fiveStepRouter = "five-step"
 
@@ -73,6 +74,7 @@ func firstSightRecipes(db *database) []recipe {
 		{name: noInboxBare, open: on(db, noInbox)},
 		{name: byHandBare, against: noInboxBare, open: on(db, claimByHand)},
 		{name: millpondBare, against: noInboxBare, open: millpond(db, 0)},
+		{name: byHandQueue, against: noInboxBare, open: on(db, queuedByHand)},
 		{name: queuedBare, against: noInboxBare, open: millpondWith(db, 0, postgres.Queued(queue))},
 		{name: noInboxRouter, routed: true, open: on(db, noInbox)},
 		{name: millpondRouter, against: noInboxRouter, routed: true, open: millpond(db, 0)},

@@ -76,6 +76,26 @@ func textbook(pool *pgxpool.Pool) message.NoPublishHandlerFunc {
 // claimByHand is the least that a claim can be: BEGIN and, in the same trip, the note of the id
 // unless somebody else has its lock; write; COMMIT.
 func claimByHand(pool *pgxpool.Pool) message.NoPublishHandlerFunc {
+	return claimingByHand(pool, func(ctx context.Context, tx pgx.Tx, msg *message.Message) error {
+		if err := write(ctx, tx, msg); err != nil {
+			return errors.Join(err, tx.Rollback(ctx))
+		}
+		return tx.Commit(ctx)
+	})
+}
+
+// queuedByHand is claimByHand with write and COMMIT in one trip.
+func queuedByHand(pool *pgxpool.Pool) message.NoPublishHandlerFunc {
+	return claimingByHand(pool, func(ctx context.Context, tx pgx.Tx, msg *message.Message) error {
+		var batch pgx.Batch
+		batch.Queue(writeEffect, msg.UUID, label)
+		batch.Queue("commit")
+		return tx.Conn().SendBatch(ctx, &batch).Close()
+	})
+}
+
+// claimingByHand claims in the trip of BEGIN, and calls run if it has the claim.
+func claimingByHand(pool *pgxpool.Pool, run func(context.Context, pgx.Tx, *message.Message) error) message.NoPublishHandlerFunc {
 	return func(msg *message.Message) error {
 		ctx := msg.Context()
 		conn, err := pool.Acquire(ctx)
@@ -96,13 +116,10 @@ SELECT $1, $2 WHERE pg_try_advisory_xact_lock(hashtextextended($2, 0)) ON CONFLI
 		if err := results.Close(); err != nil {
 			return err
 		}
-		tx := results.Tx()
-		if claimed {
-			if err = write(ctx, tx, msg); err == nil {
-				return tx.Commit(ctx)
-			}
+		if !claimed {
+			return results.Tx().Rollback(ctx)
 		}
-		return errors.Join(err, tx.Rollback(ctx))
+		return run(ctx, results.Tx(), msg)
 	}
 }
 
