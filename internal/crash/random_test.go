@@ -66,7 +66,7 @@ func randomTrial(s *system, seed uint64, messages, kills int) *trial {
 		orders: planted(workload(seed, messages, s.everything()), 1, s.can(borders...)...),
 		setup:  setup{HandlerTimeout: 2 * time.Second, CommitTimeout: time.Second, HoldLimit: 10 * time.Second, MaxAttempts: 12 + kills/50, Redelivered: true, Operated: true}, // bad luck spends some
 		Config: fleet.Config{Seed: seed, Workers: 4, Duplicates: 0.5, Apart: 200, Reorder: 30},
-		limit:  4*time.Minute + time.Duration(messages)*200*time.Millisecond,
+		limit:  4*time.Minute + time.Duration(messages)*200*time.Millisecond + time.Duration(kills)*time.Second,
 	}
 	acks := len(tr.orders) * len(consumers) // at least
 	tr.Kills = fleet.RandomKills(seed, kills, acks, tr.Workers, fleet.SIGKILL, fleet.SIGKILL, fleet.SIGSTOP, fleet.SIGTERM)
