@@ -87,10 +87,7 @@ func claimByHand(pool *pgxpool.Pool) message.NoPublishHandlerFunc {
 // queuedByHand is claimByHand with write and COMMIT in one trip.
 func queuedByHand(pool *pgxpool.Pool) message.NoPublishHandlerFunc {
 	return claimingByHand(pool, func(ctx context.Context, tx pgx.Tx, msg *message.Message) error {
-		var batch pgx.Batch
-		batch.Queue(writeEffect, msg.UUID, label)
-		batch.Queue("commit")
-		return tx.Conn().SendBatch(ctx, &batch).Close()
+		return queueAllByHand(ctx, tx, []sharing{{msg: msg}})
 	})
 }
 

@@ -76,20 +76,20 @@ func TestEachMeetsEach(t *testing.T) {
 func TestEachGroupIsOnOneStoreWithinTwoDaysAndOnAllInTurn(t *testing.T) {
 	t.Setenv(SoakVariable, "")
 	met := make(map[string]int)
-	var today []string // and yesterday
+	var lately []string // today, and yesterday
 	for day := range StoreDays {
 		t.Setenv(DayVariable, time.Date(2026, 2, 26+day, 0, 0, 0, 0, time.UTC).Format(time.DateOnly))
 		if day%2 == 0 {
-			today = nil
+			lately = nil
 		}
 		for _, store := range storesOfSQL {
 			for _, group := range OnStore(t, store, all...) {
 				met[store+": "+group]++
-				today = append(today, group)
+				lately = append(lately, group)
 			}
 		}
-		if slices.Sort(today); day%2 == 1 && !slices.Equal(today, all) {
-			t.Errorf("until day %d it was the turn of %v", day, today)
+		if slices.Sort(lately); day%2 == 1 && !slices.Equal(lately, all) {
+			t.Errorf("until day %d it was the turn of %v", day, lately)
 		}
 	}
 	if want := len(storesOfSQL) * len(all); len(met) != want {

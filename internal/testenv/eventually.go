@@ -13,9 +13,15 @@ const eventuallyTimeout = 30 * time.Second
 // goroutine of the test.
 func Eventually(tb testing.TB, what string, condition func() bool) {
 	tb.Helper()
+	EventuallyEvery(tb, 2*time.Millisecond, what, condition)
+}
+
+// EventuallyEvery is Eventually for a condition that may be asked for only now and then.
+func EventuallyEvery(tb testing.TB, pause time.Duration, what string, condition func() bool) {
+	tb.Helper()
 	deadline := time.NewTimer(eventuallyTimeout)
 	defer deadline.Stop()
-	ticker := time.NewTicker(2 * time.Millisecond)
+	ticker := time.NewTicker(pause)
 	defer ticker.Stop()
 	for !condition() {
 		select {

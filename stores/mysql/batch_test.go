@@ -603,6 +603,9 @@ func TestClaimsOfABatchTakeNoRoomInTheServersLocks(t *testing.T) {
 		var structs, bytes, locked int
 		eventuallyListed(t, "the transaction of the batch", func() bool {
 			err = c.admin.QueryRowContext(t.Context(), "SELECT trx_lock_structs, trx_lock_memory_bytes, trx_rows_locked FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = ?", id).Scan(&structs, &bytes, &locked)
+			if !errors.Is(err, sql.ErrNoRows) {
+				require.NoError(t, err)
+			}
 			return err == nil
 		})
 		t.Logf("%d locks with %d bytes for %d rows", structs, bytes, locked)

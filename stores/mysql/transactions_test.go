@@ -3,6 +3,8 @@ package mysql_test
 import (
 	"testing"
 	"time"
+
+	"github.com/millpond-go/millpond/internal/testenv"
 )
 
 // eventuallyListed waits until information_schema.innodb_trx is as a condition wants it. The server
@@ -10,13 +12,5 @@ import (
 // transaction that this one looks for.
 func eventuallyListed(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	renewed := time.NewTicker(120 * time.Millisecond)
-	defer renewed.Stop()
-	for !condition() {
-		if time.Now().After(deadline) {
-			t.Fatalf("the server does not list %s", what)
-		}
-		<-renewed.C
-	}
+	testenv.EventuallyEvery(t, 120*time.Millisecond, what+" in the server's list", condition)
 }
