@@ -48,22 +48,23 @@ func TestOrderlyEndLeavesNoSuspects(t *testing.T) {
 	b := newBroker(t, kafka.Config{Consume: kafka.Consume{CommitInterval: time.Hour, CommitDistance: distance, InFlightPerPartition: 4}})
 	wires := kafka.Tap(b)
 	config := brokers.SubscriberConfig{Group: group, InFlight: 4}
-	run := func(messages int) *heir {
+	run := func(wait func(h *heir)) *heir {
 		h := newHeir()
 		fill(t, testenv.Kafka(t), topic, 1, n)
 		s := subscriber(t, b, config)
 		done := h.consume(subscribe(t, s, topic), h.handle)
-		h.wait(t, messages)
+		wait(h)
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
 		done.Wait()
 		return h
 	}
-	if first := run(n / 4); len(first.suspects) > 0 {
+	aQuarter := func(h *heir) { h.wait(t, n/4) }
+	if first := run(aQuarter); len(first.suspects) > 0 {
 		t.Errorf("%d messages are suspect before a member has died", len(first.suspects))
 	}
-	if second := run(n / 4); len(second.suspects) > 0 {
+	if second := run(aQuarter); len(second.suspects) > 0 {
 		t.Errorf("%d messages are suspect after an orderly end", len(second.suspects))
 	}
 
@@ -75,7 +76,8 @@ func TestOrderlyEndLeavesNoSuspects(t *testing.T) {
 		t.Error("a message is suspect after two orderly ends")
 	}
 	wires.Cut(dying)
-	if last := run(1); !last.suspected(begun.Coordinates) {
+	last := run(func(h *heir) { h.waitFor(t, begun.Coordinates) })
+	if !last.suspected(begun.Coordinates) {
 		t.Error("a message that was with a member that died is not suspect")
 	}
 }

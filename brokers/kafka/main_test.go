@@ -187,3 +187,13 @@ func (l *tally) wait(t testing.TB, messages int) {
 		return n >= messages
 	})
 }
+
+// waitFor waits for one message, which need not come first: several are in flight.
+func (l *tally) waitFor(t testing.TB, coordinates string) {
+	t.Helper()
+	testenv.Eventually(t, coordinates+" is handled", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.begun[coordinates] > 0
+	})
+}
