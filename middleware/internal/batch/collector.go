@@ -134,7 +134,7 @@ func (c *Collector) next() {
 // fill returns a leader's group: itself and the deliveries that have waited longest, one per key.
 // Deliveries whose goroutines can run now come first, so that they share its commit, too.
 func (c *Collector) fill(leader *Seat) []*Seat {
-	runtime.Gosched()
+	c.gather()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	most := max(c.size, 1)
@@ -150,6 +150,20 @@ func (c *Collector) fill(leader *Seat) []*Seat {
 	c.filling = false
 	c.next()
 	return group
+}
+
+// gather lets other goroutines run for as long as that brings more deliveries.
+func (c *Collector) gather() {
+	for before := -1; ; {
+		runtime.Gosched()
+		c.mu.Lock()
+		waiting, most := len(c.waiting), c.size
+		c.mu.Unlock()
+		if waiting <= before || waiting+1 >= most {
+			return
+		}
+		before = waiting
+	}
 }
 
 // place is a batch's place. It is free again after Config.Time at the latest, so that slow handlers

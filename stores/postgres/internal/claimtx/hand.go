@@ -61,10 +61,11 @@ func (t *Tx) Hand(ctx context.Context, h *Handed) (err error) {
 func (t *Tx) texts(h *Handed, simple bool) (texts []string, err error) {
 	texts = make([]string, len(h.Statements))
 	for i, r := range h.Statements {
-		if err := t.inspect(r.SQL, simple); err != nil {
+		reading, err := t.inspect(r.SQL, simple)
+		if err != nil {
 			return nil, h.Failed(i, 0, err)
 		}
-		if Read(r.SQL).Copy && (containsFold(r.SQL, "stdin") || containsFold(r.SQL, "stdout")) {
+		if reading.Copy && (containsFold(r.SQL, "stdin") || containsFold(r.SQL, "stdout")) {
 			return nil, h.Failed(i, 0, errCopy)
 		}
 		if texts[i] = r.SQL; r.Rows >= 0 {

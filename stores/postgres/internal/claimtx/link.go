@@ -22,6 +22,7 @@ type link struct {
 	prepared  map[string]string   // names of prepared statements, by text
 	described map[string][]uint32 // parameter types of handlers' statements, by text
 	unsure    []string            // texts that the current send prepares, if the server gets that far
+	arguments arguments
 }
 
 const (
@@ -113,7 +114,12 @@ func (l *link) queue(to *pgproto3.Frontend, s *tables.Statement) (bytes int) {
 		to.SendParse(&pgproto3.Parse{Name: name, Query: s.Text})
 		bytes = len(s.Text)
 	}
-	values, formats := bound(s.Args)
+	encoded := &arguments{}
+	if l != nil {
+		encoded = &l.arguments
+	}
+	defer encoded.clear()
+	values, formats := encoded.encode(s.Args)
 	bind := pgproto3.Bind{PreparedStatement: name, Parameters: values, ParameterFormatCodes: formats}
 	if s.Read != nil {
 		bind.ResultFormatCodes = inBinary

@@ -5,12 +5,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/millpond-go/millpond/stores/postgres/internal/tables"
 )
@@ -137,30 +135,6 @@ func queue(to *pgproto3.Frontend, l *link, before []tables.Statement) (much bool
 	}
 	to.Send(&pgproto3.Sync{})
 	return bytes > buffer
-}
-
-// bound encodes arguments for the server: bytes and arrays in binary, everything else as text.
-func bound(args []any) (values [][]byte, formats []int16) {
-	values, formats = make([][]byte, len(args)), make([]int16, len(args))
-	for i, arg := range args {
-		switch v := arg.(type) {
-		case []byte:
-			values[i], formats[i] = v, pgtype.BinaryFormatCode
-		case string:
-			values[i] = []byte(v)
-		case int64:
-			values[i] = strconv.AppendInt(nil, v, 10)
-		case [][]byte:
-			values[i], formats[i] = bytesArray(v), pgtype.BinaryFormatCode
-		case []int64:
-			values[i], formats[i] = integerArray(v), pgtype.BinaryFormatCode
-		case encoded:
-			values[i], formats[i] = v.value, v.format
-		default:
-			panic("claimtx: an argument is of an unknown type") // a bug in this package
-		}
-	}
-	return values, formats
 }
 
 // isWarning selects the server's warnings about COMMIT: that a wait for a standby was canceled, or

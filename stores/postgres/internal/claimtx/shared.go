@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -92,7 +91,12 @@ func Share(ctx context.Context, conn *pgx.Conn, t *tables.Tables, consumer int64
 
 // first returns the first claim with that id.
 func first(claims []stores.Claim, id []byte) int {
-	return slices.IndexFunc(claims, func(c stores.Claim) bool { return bytes.Equal(c.Key.ID, id) })
+	for i := range claims { // a claim is large, and not copied
+		if bytes.Equal(claims[i].Key.ID, id) {
+			return i
+		}
+	}
+	return -1
 }
 
 // Apart notes that the handler wants something that cannot be shared, and returns its error.
@@ -157,13 +161,22 @@ func (m *Member) unfit() error {
 	if m.conn.PgConn().TxStatus() == 'E' {
 		aborted = m.aborted()
 	}
-	if m.session.Changed(m.conn.PgConn()) {
+	if m.sessionChanged() {
 		_ = m.Apart("a setting of the session")
 	}
 	if err := m.apart.Err(pkg); err != nil {
 		return err
 	}
 	return errors.Join(aborted, m.Doomed())
+}
+
+// sessionChanged reports whether the member changed the session. One that has sent nothing yet only
+// asked to.
+func (m *Member) sessionChanged() bool {
+	if !m.saved {
+		return m.session.marked.Load()
+	}
+	return m.session.Changed(m.conn.PgConn())
 }
 
 // Leave implements stores.Member.

@@ -93,15 +93,18 @@ func (t *Tx) retire(ctx context.Context) {
 
 // Inspect refuses a statement that would end the transaction, with stores.ErrTxManaged, and dooms
 // the attempt.
-func (t *Tx) Inspect(sql string) error { return t.inspect(sql, true) }
+func (t *Tx) Inspect(sql string) error {
+	_, err := t.inspect(sql, true)
+	return err
+}
 
 // inspect: simple means that the server accepts several statements in one text, and names of
 // prepared statements.
-func (t *Tx) inspect(sql string, simple bool) error {
+func (t *Tx) inspect(sql string, simple bool) (Reading, error) {
 	r := Read(sql)
 	if r.Control {
 		t.Doom(stores.ErrTxManaged)
-		return stores.ErrTxManaged
+		return r, stores.ErrTxManaged
 	}
 	// A single word may be the name of a statement that was prepared elsewhere.
 	word := simple && isWord(sql)
@@ -109,7 +112,7 @@ func (t *Tx) inspect(sql string, simple bool) error {
 		t.Distrust()
 	}
 	t.session.read(r, word)
-	return nil
+	return r, nil
 }
 
 // Admit inspects a statement that is sent now. After nil the attempt is acquired.

@@ -47,13 +47,15 @@ ON CONFLICT DO NOTHING RETURNING message_id, ` + completed + `, ` + server
 // ids. For each won claim it returns the id, the time in its row, in microseconds, and the server.
 // Send Bound first.
 func (t *Tables) ClaimBatch(consumer int64, claims []stores.Claim) (text string, args []any) {
-	sorted := slices.Clone(claims)
-	slices.SortFunc(sorted, func(a, b stores.Claim) int { return bytes.Compare(a.Key.ID, b.Key.ID) })
-	n := len(sorted)
+	n := len(claims)
+	sorted := make([]*stores.Claim, n)
+	for i := range claims {
+		sorted[i] = &claims[i]
+	}
+	slices.SortFunc(sorted, func(a, b *stores.Claim) int { return bytes.Compare(a.Key.ID, b.Key.ID) })
 	ids, fingerprints, traces := make([][]byte, n), make([][]byte, n), make([][]byte, n)
 	locks, taken := make([]int64, n), make([]int64, n)
-	for i := range sorted {
-		c := &sorted[i]
+	for i, c := range sorted {
 		ids[i], fingerprints[i], traces[i] = c.Key.ID, c.Fingerprint.Bytes(), sqlstore.TraceBytes(&c.TraceParent)
 		locks[i], taken[i] = t.LockKey(consumer, c.Key.ID), micros(c.Time)
 	}
