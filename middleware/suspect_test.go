@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -292,6 +293,46 @@ func TestStartWhoseAnswerIsLostIsNoCrash(t *testing.T) {
 			}
 		})
 	}
+}
+
+// overtaken is a ledger that refuses the first start. Meanwhile another delivery has counted itself
+// and failed, and a third one has counted itself.
+type overtaken struct {
+	*ledger
+
+	once sync.Once
+}
+
+func (o *overtaken) Record(ctx context.Context, f stores.Failure) (int64, error) {
+	refused := false
+	o.once.Do(func() {
+		refused = true
+		second := f
+		second.Version, _ = o.ledger.Record(ctx, f)
+		second.Start, second.Attempts, second.Class, second.DueIn = false, f.Attempts-1, stores.ClassTransient, 0 // what the first one lent is given back
+		third := f
+		third.Version, _ = o.ledger.Record(ctx, second)
+		third.Class = stores.ClassInterrupted
+		_, _ = o.ledger.Record(ctx, third)
+	})
+	if refused {
+		return 0, stores.ErrUnavailable
+	}
+	return o.ledger.Record(ctx, f)
+}
+
+// A start that was not written must not take another delivery's for its own, which has the same
+// count: it would give back an attempt that failed.
+func TestStartOfAnotherDeliveryIsNotItsOwn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, runs := &overtaken{ledger: newLedger()}, 0
+		store.put(near("a", 1))
+		_, err := newInbox(t, store).Middleware(handle(func(*message.Message) error { runs++; return errors.New("boom") }))(newMessage(suspect(t.Context()), "a"))
+		if r := store.row("a"); err != nil || runs != 1 || r.failure.Attempts != 2 || r.failure.Class != stores.ClassTransient {
+			t.Errorf("%v, %d runs, %+v\n%s", err, runs, r, store.story())
+		}
+	})
 }
 
 // Its own start must not keep it waiting until others might begin.

@@ -292,7 +292,7 @@ func about(history []event, k key) []event {
 
 func tell(events []event) string {
 	var b strings.Builder
-	const shown = 200
+	const shown = 3000
 	for i, e := range events {
 		if i == shown {
 			fmt.Fprintf(&b, "    and %d more\n", len(events)-shown)

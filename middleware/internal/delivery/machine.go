@@ -34,11 +34,23 @@ type row struct {
 	take     int64     // the version that the next claim takes over; 0: none
 	suspect  bool      // look before a claim, and count the attempt first
 	counted  int64     // the version in which this delivery's attempt was counted; 0: none
-	started  int       // the attempt of a start whose answer was lost
+	started  start     // a start whose answer was lost; zero: none
 	holder   string    // the holder of its lease
 	spent    bool      // the failure to record adds no attempt
 	mayCrash bool      // its last attempt had no known end when it was first read, so it runs alone
 	lent     int       // attempts of a shared run, to give back when this one ends in a known way
+}
+
+// start is what the record of an attempt's start says.
+type start struct {
+	attempts int
+	class    stores.Class // of the attempt if nothing else is heard of it
+}
+
+// wrote reports whether the row may be what the start wrote. Another delivery's start has the same
+// count if an attempt was recorded in between, and then another class.
+func (s start) wrote(seen stores.FailureState) bool {
+	return s != start{} && seen.Presumed && seen.Attempts == s.attempts && seen.Class == s.class
 }
 
 // tries counts what one delivery tried without success.
@@ -235,7 +247,7 @@ func (d *Delivery) hold(n next) next {
 			return next{state: givingBack, cause: errors.Join(n.cause, n.why)}
 		}
 	}
-	if d.arrival.Retry != nil && errors.Is(n.why, ErrInFlight) && d.row.started == 0 { // its own start may be in the way
+	if d.arrival.Retry != nil && errors.Is(n.why, ErrInFlight) && d.row.started == (start{}) { // its own start may be in the way
 		return next{state: givingBack, cause: n.why} // a worker has other messages to run
 	}
 	if n.back > entering && d.ackedEarly() {

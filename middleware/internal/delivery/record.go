@@ -234,7 +234,7 @@ func (d *Delivery) writeWithin(ctx context.Context, f *stores.Failure) error {
 	s := &d.row.state
 	s.Version, s.Status, s.Placement = version, f.Status, f.Placement
 	s.Attempts, s.Uncounted, s.Presumed, s.Class = f.Attempts, f.Uncounted, f.Start, f.Class
-	d.row.counted, d.row.started = 0, 0
+	d.row.counted, d.row.started = 0, start{}
 	if f.Start {
 		d.row.counted = version
 	}

@@ -18,7 +18,7 @@ import (
 
 // look looks up a suspect message, and counts the attempt that is about to begin.
 func (d *Delivery) look() next {
-	if d.arrival.Retry == nil || d.row.started != 0 {
+	if d.arrival.Retry == nil || d.row.started != (start{}) {
 		if n, over := d.judged(); over {
 			return n
 		}
@@ -97,20 +97,20 @@ func (d *Delivery) mayBegin(v stores.Verdict) (bool, error) {
 		return false, nil
 	case row.counted != 0 && seen.Version == row.counted: // this delivery deferred it for others
 		row.state.Age = seen.Age
-		if d.leased() != nil && (v.Outcome == stores.Claimable || row.started != 0) {
+		if d.leased() != nil && (v.Outcome == stores.Claimable || row.started != start{}) {
 			return true, d.startAgain() // its lease expired before the attempt began, or was not written
 		}
-	case seen.Presumed && row.started != 0 && seen.Attempts == row.started: // the answer to its record was lost
+	case row.started.wrote(seen): // the answer to its record was lost
 		if l := d.leased(); l != nil {
 			switch owns, err := l.Owns(d.heldLease(seen.Version)); {
 			case err != nil:
 				return false, err
 			case !owns:
-				row.started = 0
+				row.started = start{}
 				return false, ErrInFlight
 			}
 		}
-		row.counted, row.state, row.started = seen.Version, seen, 0
+		row.counted, row.state, row.started = seen.Version, seen, start{}
 	case v.Outcome == stores.Deferred, reserved && seen.Version != row.state.Version: // another worker has reserved it since
 		return false, nil
 	default:
@@ -136,13 +136,11 @@ func (d *Delivery) count() next {
 	if !d.mayRun() {
 		return heldFor(errAlone)
 	}
-	if err := d.recordStart(); err != nil {
+	if begun, err := d.recordStart(); err != nil {
 		if errors.Is(err, stores.ErrChanged) {
 			return heldFor(d.unanswered(ErrInFlight))
 		}
-		if row.started = row.state.Attempts; !d.besideOthers() {
-			row.started++
-		}
+		row.started = begun
 		return heldFor(d.unanswered(err))
 	}
 	d.row.take = row.state.Version
@@ -171,7 +169,7 @@ func (d *Delivery) crashedEncoding() next {
 	limit, s := d.arrival.Policy.Attempts, &d.row.state
 	if s.Attempts >= limit+maxCodecStarts {
 		d.refused.endsProcess = true
-	} else if err := d.recordStart(); err != nil {
+	} else if _, err := d.recordStart(); err != nil {
 		if errors.Is(err, stores.ErrChanged) {
 			err = ErrInFlight
 		}
@@ -227,7 +225,7 @@ func (c *Core) recordCount(ctx context.Context, f *stores.Failure) (int64, error
 		v, lookErr := c.Rows.Look(ctx, f.Key, f.Fingerprint)
 		switch seen := v.Failure; {
 		case lookErr != nil:
-		case seen.Presumed && seen.Attempts == f.Attempts:
+		case start{f.Attempts, f.Class}.wrote(seen):
 			return seen.Version, nil
 		case seen.Version != f.Version:
 			return 0, err
@@ -278,7 +276,7 @@ func presumption(s *stores.FailureState) (class stores.Class, lent int, why erro
 //
 // Until the attempt begins the message is not due for others: otherwise two deliveries would keep
 // counting themselves while neither runs.
-func (d *Delivery) recordStart() error {
+func (d *Delivery) recordStart() (start, error) {
 	class, lent, why := presumption(&d.row.state)
 	beside := d.besideOthers()
 	if beside {
@@ -297,9 +295,9 @@ func (d *Delivery) recordStart() error {
 		d.addOrigin(f)
 	}
 	if d.leased() != nil {
-		return d.startLease(f)
+		return start{f.Attempts, f.Class}, d.startLease(f)
 	}
-	return d.write(f)
+	return start{f.Attempts, f.Class}, d.write(f)
 }
 
 // uncount takes back an attempt that was counted before it began, and then neither failed nor
