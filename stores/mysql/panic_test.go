@@ -110,8 +110,8 @@ func TestDriverThatPanicsEndsNoProcess(t *testing.T) {
 			if err := a.Rollback(ctx); err == nil || errors.Is(err, stores.ErrCommitUnknown) {
 				t.Errorf("%s in ROLLBACK: %v", name, err)
 			}
-			for _, id := range []string{"commit", "rollback"} { // their claims are gone
-				begun := begin(t, s, claimOf(id))
+			for _, id := range []string{"commit", "rollback"} { // their claims go with the connections
+				begun := beginOnceFree(t, s, claimOf(id))
 				require.NoError(t, begun.Commit(ctx))
 			}
 			if name == "panic" { // the goroutine is the caller's

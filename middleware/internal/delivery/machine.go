@@ -47,8 +47,8 @@ type start struct {
 	class    stores.Class // of the attempt if nothing else is heard of it
 }
 
-// wrote reports whether the row may be what the start wrote. Another delivery's start has the same
-// count if an attempt was recorded in between, and then another class.
+// wrote reports whether the row may be what the start wrote. Another delivery's start can have the
+// same count. If an attempt was recorded in between, it has another class.
 func (s start) wrote(seen stores.FailureState) bool {
 	return s != start{} && seen.Presumed && seen.Attempts == s.attempts && seen.Class == s.class
 }
