@@ -130,7 +130,7 @@ func (p *program) messageCells(m stores.Message) []string {
 		next = "leased until " + dueIn(max(m.DueIn, 0)) + " by " + cut(printable(m.Holder), 40)
 	case m.Reserved:
 		next = "reserved"
-	case m.Placement == stores.PlacementRedelivered && m.DueIn <= 0:
+	case m.Placement == stores.PlacementRedelivered && m.DueIn < shownAsNow:
 		next = "on redelivery"
 	default:
 		next = dueIn(m.DueIn)

@@ -28,6 +28,9 @@ func (p *program) exactly(t time.Time) string {
 
 func exactTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
+// shownAsNow is the least time that a table does not call "now".
+const shownAsNow = time.Second
+
 // dueIn says when something is due that is due in d.
 func dueIn(d time.Duration) string {
 	var now time.Time
