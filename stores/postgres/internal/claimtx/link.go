@@ -114,12 +114,12 @@ func (l *link) queue(to *pgproto3.Frontend, s *tables.Statement) (bytes int) {
 		to.SendParse(&pgproto3.Parse{Name: name, Query: s.Text})
 		bytes = len(s.Text)
 	}
-	encoded := &arguments{}
+	room := &arguments{}
 	if l != nil {
-		encoded = &l.arguments
+		room = &l.arguments
 	}
-	defer encoded.clear()
-	values, formats := encoded.encode(s.Args)
+	defer room.clear()
+	values, formats := room.encode(s.Args)
 	bind := pgproto3.Bind{PreparedStatement: name, Parameters: values, ParameterFormatCodes: formats}
 	if s.Read != nil {
 		bind.ResultFormatCodes = inBinary
