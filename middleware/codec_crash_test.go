@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -127,6 +128,66 @@ func TestDecodeThatEndsTheProcess(t *testing.T) {
 		}
 		end()
 		<-time.After(2 * time.Hour)
+	})
+}
+
+// anotherWorker is a ledger that refuses the first start. Meanwhile the reservation has run out, and
+// another worker has reserved the message and counted the same attempt, which ends its process.
+type anotherWorker struct {
+	*ledger
+
+	once sync.Once
+}
+
+func (a *anotherWorker) Record(ctx context.Context, f stores.Failure) (version int64, err error) {
+	refused := false
+	a.once.Do(func() {
+		refused = true
+		a.mu.Lock()
+		a.rows["a"].due = time.Now()
+		a.mu.Unlock()
+		due, _ := a.Due(ctx, stores.DueQuery{Consumer: f.Key.Consumer, Limit: 1, Reserve: f.DueIn})
+		f.Version = due[0].State.Version
+		_, err = a.ledger.Record(ctx, f)
+		err = errors.Join(err, stores.ErrUnavailable)
+	})
+	if refused {
+		return 0, err
+	}
+	return a.ledger.Record(ctx, f)
+}
+
+// A worker whose count was not written must not take the next worker's for its own: that one's
+// process has ended, and its attempt counts.
+func TestCountOfAnotherWorkerIsNotItsOwn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, codec := &anotherWorker{ledger: newLedger()}, reverse()
+		kept, err := codec.Encode(t.Context(), middleware.Kept{Payload: []byte("payload of a")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		row := failedBefore("a", stores.PlacementParked, 1)
+		row.Start, row.Class = true, stores.ClassCrash
+		row.Content = &stores.Content{State: stores.ContentKept, Codec: codec.Name, UUID: "a", Payload: kept.Payload}
+		store.put(row)
+		w, err := middleware.NewRetryWorker(newInbox(t, store, func(c *middleware.InboxConfig) { c.Keep.Codec = codec }), middleware.RetryWorkerConfig{
+			Handlers: map[string]message.HandlerFunc{"stock": handle(func(*message.Message) error { return middleware.Permanent(errors.New("boom")) })},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- w.Run(ctx) }()
+		<-time.After(time.Hour)
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if r := store.row("a"); r.status != stores.StatusFailed || r.failure.Class != stores.ClassPermanent || r.failure.Attempts != 3 {
+			t.Errorf("%d attempts, want 3: the row is %v %+v\n%s", r.failure.Attempts, r.status, r.failure, store.story())
+		}
 	})
 }
 

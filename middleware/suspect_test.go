@@ -300,7 +300,8 @@ func TestStartWhoseAnswerIsLostIsNoCrash(t *testing.T) {
 type overtaken struct {
 	*ledger
 
-	once sync.Once
+	once  sync.Once
+	class stores.Class // of the third one
 }
 
 func (o *overtaken) Record(ctx context.Context, f stores.Failure) (int64, error) {
@@ -312,7 +313,7 @@ func (o *overtaken) Record(ctx context.Context, f stores.Failure) (int64, error)
 		second.Start, second.Attempts, second.Class, second.DueIn = false, f.Attempts-1, stores.ClassTransient, 0 // what the first one lent is given back
 		third := f
 		third.Version, _ = o.ledger.Record(ctx, second)
-		third.Class = stores.ClassInterrupted
+		third.Class = o.class
 		_, _ = o.ledger.Record(ctx, third)
 	})
 	if refused {
@@ -322,17 +323,22 @@ func (o *overtaken) Record(ctx context.Context, f stores.Failure) (int64, error)
 }
 
 // A start that was not written must not take another delivery's for its own, which has the same
-// count: it would give back an attempt that failed.
+// count: it would give back an attempt that failed, or not count one that has ended a process.
 func TestStartOfAnotherDeliveryIsNotItsOwn(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		store, runs := &overtaken{ledger: newLedger()}, 0
-		store.put(near("a", 1))
-		_, err := newInbox(t, store).Middleware(handle(func(*message.Message) error { runs++; return errors.New("boom") }))(newMessage(suspect(t.Context()), "a"))
-		if r := store.row("a"); err != nil || runs != 1 || r.failure.Attempts != 2 || r.failure.Class != stores.ClassTransient {
-			t.Errorf("%v, %d runs, %+v\n%s", err, runs, r, store.story())
-		}
-	})
+	for class, want := range map[stores.Class]int{stores.ClassInterrupted: 2, stores.ClassCrash: 3} {
+		t.Run(string(class), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store, runs := &overtaken{ledger: newLedger(), class: class}, 0
+				store.put(near("a", 1))
+				_, err := newInbox(t, store).Middleware(handle(func(*message.Message) error { runs++; return errors.New("boom") }))(newMessage(suspect(t.Context()), "a"))
+				if r := store.row("a"); err != nil || runs != 1 || r.failure.Attempts != want || r.failure.Class != stores.ClassTransient {
+					t.Errorf("%v, %d runs, %d attempts, want %d\n%s", err, runs, r.failure.Attempts, want, store.story())
+				}
+			})
+		})
+	}
 }
 
 // Its own start must not keep it waiting until others might begin.

@@ -85,6 +85,18 @@ var brokenFailures = []variant{
 		fails: []string{"record/guarded by the version", "due/reserves", "record/one of many"},
 	},
 	{
+		name: "a record raises the version by two",
+		wrap: onRecord(func(ctx context.Context, s stores.Store, f stores.Failure) (int64, error) {
+			version, err := s.Record(ctx, f)
+			if err != nil || f.Version == 0 || f.Status != stores.StatusPending {
+				return version, err
+			}
+			f.Version = version
+			return s.Record(ctx, f)
+		}),
+		fails: []string{"record/guarded by the version"},
+	},
+	{
 		name: "Record waits for the delivery in flight",
 		wrap: onRecord(func(ctx context.Context, s stores.Store, f stores.Failure) (version int64, err error) {
 			poll(ctx, time.Minute, func() bool {

@@ -75,7 +75,7 @@ func (d *Delivery) startAgain() error {
 	case errors.Is(err, stores.ErrChanged):
 		return ErrInFlight
 	case err != nil:
-		d.row.started = start{f.Attempts, f.Class} // with that holder, or not at all
+		d.row.started = startOf(f) // with that holder, or not at all
 		return err
 	}
 	d.row.take = d.row.state.Version

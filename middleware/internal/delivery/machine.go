@@ -34,7 +34,7 @@ type row struct {
 	take     int64     // the version that the next claim takes over; 0: none
 	suspect  bool      // look before a claim, and count the attempt first
 	counted  int64     // the version in which this delivery's attempt was counted; 0: none
-	started  start     // a start whose answer was lost; zero: none
+	started  start     // a start whose answer was lost, while it may be written; zero: none
 	holder   string    // the holder of its lease
 	spent    bool      // the failure to record adds no attempt
 	mayCrash bool      // its last attempt had no known end when it was first read, so it runs alone
@@ -43,14 +43,26 @@ type row struct {
 
 // start is what the record of an attempt's start says.
 type start struct {
-	attempts int
-	class    stores.Class // of the attempt if nothing else is heard of it
+	after     int64 // the version that it replaces; 0: there was no row
+	attempts  int
+	uncounted int
+	class     stores.Class // of the attempt if nothing else is heard of it
 }
 
-// wrote reports whether the row may be what the start wrote. Another delivery's start can have the
-// same count. If an attempt was recorded in between, it has another class.
+func startOf(f *stores.Failure) start {
+	return start{after: f.Version, attempts: f.Attempts, uncounted: f.Uncounted, class: f.Class}
+}
+
+// wrote reports whether the row is what the start wrote, or what another delivery's start wrote in
+// the same version and in the same words.
 func (s start) wrote(seen stores.FailureState) bool {
-	return s != start{} && seen.Presumed && seen.Attempts == s.attempts && seen.Class == s.class
+	follows := s.after == 0 || seen.Version == s.after+1
+	return s != start{} && follows && seen.Presumed && s == start{s.after, seen.Attempts, seen.Uncounted, seen.Class}
+}
+
+// refused reports whether the row has gone on without the start, which cannot be written any more.
+func (s start) refused(seen stores.FailureState) bool {
+	return seen.Version != s.after && !s.wrote(seen)
 }
 
 // tries counts what one delivery tried without success.

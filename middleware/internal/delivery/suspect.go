@@ -92,6 +92,9 @@ func (d *Delivery) ask() (stores.Verdict, error) {
 // state.
 func (d *Delivery) mayBegin(v stores.Verdict) (bool, error) {
 	seen, row, reserved := v.Failure, &d.row, d.arrival.Retry != nil
+	if row.started.refused(seen) {
+		row.started = start{}
+	}
 	switch {
 	case v.Outcome != stores.Claimable && v.Outcome != stores.Deferred && !(reserved && v.Outcome == stores.Parked):
 		return false, nil
@@ -225,7 +228,7 @@ func (c *Core) recordCount(ctx context.Context, f *stores.Failure) (int64, error
 		v, lookErr := c.Rows.Look(ctx, f.Key, f.Fingerprint)
 		switch seen := v.Failure; {
 		case lookErr != nil:
-		case start{f.Attempts, f.Class}.wrote(seen):
+		case startOf(f).wrote(seen):
 			return seen.Version, nil
 		case seen.Version != f.Version:
 			return 0, err
@@ -295,9 +298,9 @@ func (d *Delivery) recordStart() (start, error) {
 		d.addOrigin(f)
 	}
 	if d.leased() != nil {
-		return start{f.Attempts, f.Class}, d.startLease(f)
+		return startOf(f), d.startLease(f)
 	}
-	return start{f.Attempts, f.Class}, d.write(f)
+	return startOf(f), d.write(f)
 }
 
 // uncount takes back an attempt that was counted before it began, and then neither failed nor
