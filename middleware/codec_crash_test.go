@@ -131,6 +131,32 @@ func TestDecodeThatEndsTheProcess(t *testing.T) {
 	})
 }
 
+// The answer to the count of a codec's call is lost. The codec is called at once, and its call is not
+// counted again.
+func TestCountOfAnEncodingWhoseAnswerIsLost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, codec, encodings, begun := &losesStarts{ledger: newLedger()}, reverse(), 0, time.Now()
+		encode := codec.Encode
+		codec.Encode = func(ctx context.Context, k middleware.Kept) (middleware.Kept, error) {
+			encodings++
+			return encode(ctx, k)
+		}
+		row := failedBefore("a", stores.PlacementRedelivered, 3)
+		row.Start, row.Class = true, stores.ClassCrash
+		version := store.put(row)
+		in := newInbox(t, store, func(c *middleware.InboxConfig) { c.Retry.MaxAttempts, c.Keep.Codec = 3, codec })
+		_, err := in.Middleware(handle(mustNotRun(t)))(newMessage(suspect(t.Context()), "a"))
+		took, r := time.Since(begun), store.row("a")
+		if err != nil || r.status != stores.StatusFailed || r.failure.Attempts != 3 || r.failure.Class != stores.ClassCrash || encodings != 1 {
+			t.Errorf("%v, encoded %d times, %+v\n%s", err, encodings, r, store.story())
+		}
+		if changes := r.version() - version; changes != 2 || took > time.Second {
+			t.Errorf("%d changes of the row in %s, want the count and the failure at once\n%s", changes, took, store.story())
+		}
+	})
+}
+
 // anotherWorker is a ledger that refuses the first start. Meanwhile the reservation has run out, and
 // another worker has reserved the message and counted the same attempt, which ends its process.
 type anotherWorker struct {

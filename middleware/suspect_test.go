@@ -257,12 +257,15 @@ type losesStarts struct {
 
 	away  time.Duration
 	since time.Time
+	then  func() // may be nil
 }
 
 func (l *losesStarts) Record(ctx context.Context, f stores.Failure) (int64, error) {
 	version, err := l.ledger.Record(ctx, f)
 	if f.Start && l.since.IsZero() {
-		l.since = time.Now()
+		if l.since = time.Now(); l.then != nil {
+			l.then()
+		}
 		return 0, stores.ErrUnavailable
 	}
 	return version, err
@@ -291,6 +294,24 @@ func TestStartWhoseAnswerIsLostIsNoCrash(t *testing.T) {
 					}
 				})
 			}
+		})
+	}
+}
+
+// The service stops before it has heard of the start: the attempt has not begun, and does not count.
+func TestStartWhoseAnswerIsLostIsGivenBackAtTheShutdown(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*middleware.InboxConfig){"transaction": func(*middleware.InboxConfig) {}, "lease": leasing(), "stop": leasing(stopping)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ctx, stop := context.WithCancel(suspect(t.Context()))
+				store := &losesStarts{ledger: newLedger(), then: stop}
+				_, err := newInbox(t, store, change).Middleware(handle(mustNotRun(t)))(newMessage(ctx, "a"))
+				if r := store.row("a"); err == nil || r.presumed || r.failure.Attempts != 0 || r.failure.Uncounted != 1 {
+					t.Errorf("%v, %+v\n%s", err, r, store.story())
+				}
+			})
 		})
 	}
 }

@@ -67,9 +67,9 @@ type Facts struct {
 
 // FailureState is the state of a message that has failed.
 type FailureState struct {
-	// Version changes with every change of the row. It is the guard of the next change. Each
-	// change raises it by one, so that a caller that got no answer recognizes its own; after a
-	// million changes it may start over. 0: there is no row.
+	// Version guards the next change. Each change raises it by one; renewing a reservation or a
+	// lease does not. So a caller that got no answer recognizes the row that it has written. After
+	// a million changes it may start over. 0: there is no row.
 	Version   int64
 	Status    Status
 	Placement Placement

@@ -47,7 +47,7 @@ func (d *Delivery) stillHolds() bool {
 // startLease records the start of an attempt. The record is its lease.
 func (d *Delivery) startLease(f *stores.Failure) error {
 	l := d.leased()
-	if d.row.started == (start{}) { // otherwise a start without an answer may still be written
+	if d.row.started == (start{}) { // otherwise the holder stays, because that start may still be written
 		d.row.holder = l.Holder()
 	}
 	f.Holder, f.DueIn = d.row.holder, l.Terms().TTL
@@ -75,7 +75,7 @@ func (d *Delivery) startAgain() error {
 	case errors.Is(err, stores.ErrChanged):
 		return ErrInFlight
 	case err != nil:
-		d.row.started = startOf(f) // with that holder, or not at all
+		d.row.started = startOf(f) // if it is written, then with this holder
 		return err
 	}
 	d.row.take = d.row.state.Version

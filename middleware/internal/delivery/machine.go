@@ -34,7 +34,8 @@ type row struct {
 	take     int64     // the version that the next claim takes over; 0: none
 	suspect  bool      // look before a claim, and count the attempt first
 	counted  int64     // the version in which this delivery's attempt was counted; 0: none
-	started  start     // a start whose answer was lost, while it may be written; zero: none
+	codec    bool      // what was counted is a call of the codec, not an attempt
+	started  start     // a start that got no answer and may be written, now or later; zero: none
 	holder   string    // the holder of its lease
 	spent    bool      // the failure to record adds no attempt
 	mayCrash bool      // its last attempt had no known end when it was first read, so it runs alone
@@ -47,21 +48,24 @@ type start struct {
 	attempts  int
 	uncounted int
 	class     stores.Class // of the attempt if nothing else is heard of it
+	codec     bool         // it counts a call of the codec
 }
 
 func startOf(f *stores.Failure) start {
 	return start{after: f.Version, attempts: f.Attempts, uncounted: f.Uncounted, class: f.Class}
 }
 
-// wrote reports whether the row is what the start wrote, or what another delivery's start wrote in
-// the same version and in the same words.
+// wrote reports whether the row is what this start writes. The start of another delivery from the same
+// version looks the same if its counts and its class are the same.
 func (s start) wrote(seen stores.FailureState) bool {
-	follows := s.after == 0 || seen.Version == s.after+1
-	return s != start{} && follows && seen.Presumed && s == start{s.after, seen.Attempts, seen.Uncounted, seen.Class}
+	follows := s.after == 0 || seen.Version == s.after+1 // a new row's first version is not known before
+	return s != start{} && follows && seen.Presumed &&
+		seen.Attempts == s.attempts && seen.Uncounted == s.uncounted && seen.Class == s.class
 }
 
-// refused reports whether the row has gone on without the start, which cannot be written any more.
-func (s start) refused(seen stores.FailureState) bool {
+// overtaken reports whether the row has changed without this start. Its guard then fails, so it can no
+// longer be written.
+func (s start) overtaken(seen stores.FailureState) bool {
 	return seen.Version != s.after && !s.wrote(seen)
 }
 

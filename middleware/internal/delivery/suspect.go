@@ -32,7 +32,10 @@ func (d *Delivery) look() next {
 		}
 	}
 	d.row.take = d.row.state.Version
-	if d.row.counted == 0 { // otherwise an earlier turn of this delivery counted it
+	switch {
+	case d.row.codec:
+		return d.crashedEncoding()
+	case d.row.counted == 0: // otherwise an earlier turn of this delivery counted it
 		return d.count()
 	}
 	if !d.mayRun() {
@@ -92,33 +95,45 @@ func (d *Delivery) ask() (stores.Verdict, error) {
 // state.
 func (d *Delivery) mayBegin(v stores.Verdict) (bool, error) {
 	seen, row, reserved := v.Failure, &d.row, d.arrival.Retry != nil
-	if row.started.refused(seen) {
-		row.started = start{}
-	}
+	own, err := d.adopt(seen)
 	switch {
+	case own || err != nil:
+		return own, err
 	case v.Outcome != stores.Claimable && v.Outcome != stores.Deferred && !(reserved && v.Outcome == stores.Parked):
 		return false, nil
-	case row.counted != 0 && seen.Version == row.counted: // this delivery deferred it for others
+	case row.counted != 0 && seen.Version == row.counted: // this delivery has counted its attempt, which keeps others waiting
 		row.state.Age = seen.Age
 		if d.leased() != nil && (v.Outcome == stores.Claimable || row.started != start{}) {
-			return true, d.startAgain() // its lease expired before the attempt began, or was not written
+			return true, d.startAgain() // its lease expired before the attempt began, or a start that renews it got no answer
 		}
-	case row.started.wrote(seen): // the answer to its record was lost
-		if l := d.leased(); l != nil {
-			switch owns, err := l.Owns(d.heldLease(seen.Version)); {
-			case err != nil:
-				return false, err
-			case !owns:
-				row.started = start{}
-				return false, ErrInFlight
-			}
-		}
-		row.counted, row.state, row.started = seen.Version, seen, start{}
 	case v.Outcome == stores.Deferred, reserved && seen.Version != row.state.Version: // another worker has reserved it since
 		return false, nil
 	default:
 		row.counted, row.state = 0, seen
 	}
+	return true, nil
+}
+
+// adopt takes over the row if it is what this delivery's start has written, whose answer was lost.
+func (d *Delivery) adopt(seen stores.FailureState) (bool, error) {
+	row := &d.row
+	if row.started.overtaken(seen) {
+		row.started = start{}
+	}
+	if !row.started.wrote(seen) {
+		return false, nil
+	}
+	if l := d.leased(); l != nil {
+		owns, err := l.Owns(d.heldLease(seen.Version))
+		if err != nil {
+			return false, err
+		}
+		if !owns {
+			row.started = start{}
+			return false, ErrInFlight
+		}
+	}
+	row.counted, row.codec, row.state, row.started = seen.Version, row.started.codec, seen, start{}
 	return true, nil
 }
 
@@ -170,16 +185,20 @@ const maxCodecStarts = 3
 // crashedEncoding is crashed for a codec that must be called before the failure is recorded.
 func (d *Delivery) crashedEncoding() next {
 	limit, s := d.arrival.Policy.Attempts, &d.row.state
-	if s.Attempts >= limit+maxCodecStarts {
+	switch {
+	case d.row.counted != 0: // by a start whose answer was lost
+	case s.Attempts >= limit+maxCodecStarts:
 		d.refused.endsProcess = true
-	} else if _, err := d.recordStart(); err != nil {
-		if errors.Is(err, stores.ErrChanged) {
-			err = ErrInFlight
+	default:
+		if begun, err := d.recordStart(); errors.Is(err, stores.ErrChanged) {
+			return heldFor(d.unanswered(ErrInFlight))
+		} else if err != nil {
+			d.row.started, d.row.started.codec = begun, true
+			return heldFor(d.unanswered(err))
 		}
-		return heldFor(d.unanswered(err))
 	}
-	s.Attempts, d.row.counted = limit, 0 // attempts beyond the limit are not the handler's
-	s.Presumed = false                   // this call returned: no attempt has an unknown end any more
+	s.Attempts, d.row.counted, d.row.codec = limit, 0, false // attempts beyond the limit are not the handler's
+	s.Presumed = false                                       // this call returned: no attempt has an unknown end any more
 	return d.crashed()
 }
 
@@ -306,7 +325,7 @@ func (d *Delivery) recordStart() (start, error) {
 // uncount takes back an attempt that was counted before it began, and then neither failed nor
 // succeeded. If that cannot be recorded within Times.Claim, it stays counted.
 func (d *Delivery) uncount(cause error) {
-	if d.row.counted == 0 {
+	if d.row.counted == 0 && !d.wroteStart() || d.row.codec {
 		return
 	}
 	f := d.newFailure(stores.ClassInterrupted, text.Of(cause))
@@ -325,4 +344,17 @@ func (d *Delivery) uncount(cause error) {
 			return
 		}
 	}
+}
+
+// wroteStart reports whether a start without an answer was written, as far as the store says.
+func (d *Delivery) wroteStart() bool {
+	if d.row.started == (start{}) {
+		return false
+	}
+	v, err := d.ask()
+	if err != nil {
+		return false
+	}
+	own, err := d.adopt(v.Failure)
+	return own && err == nil
 }
