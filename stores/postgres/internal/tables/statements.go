@@ -175,7 +175,7 @@ AND NOT EXISTS (SELECT FROM {schema.}{prefix}failure WHERE consumer = $1 AND mes
 			WHERE n.consumer = g.consumer AND n.status = 3 AND n.order_key = g.order_key AND n.number > g.number
 			AND n.number <> ALL (ARRAY(SELECT number FROM gone))
 			ORDER BY n.number LIMIT 1
-		) AND status = 3 AND (placement + 0) = 1 AND NOT reserved AND holder IS NULL -- not by the index of what is due
+		) AND status = 3 AND (placement + 0) = 1 AND NOT reserved AND NOT presumed AND holder IS NULL -- not by the index of what is due
 		FOR NO KEY UPDATE SKIP LOCKED
 	) first_
 ), woken AS (
