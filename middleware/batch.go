@@ -33,7 +33,7 @@ type BatchConfig struct {
 // maxBatch is how many members a batch may have: with more, savepoints become slow.
 const maxBatch = 32
 
-// batchPlaces is how many batches of a consumer run at a time: more would lock the same rows and
+// batchPlaces is how many places a consumer has for batches: more would lock the same rows and
 // deadlock. On a store with one writer at a time there is one place: further batches would only
 // wait, while their members could join the next one.
 const batchPlaces = 4

@@ -87,6 +87,14 @@ var (
 	ErrFailureHidden = errors.New("stores: a middleware inside the inbox hid that the handler failed: leave IgnoreErrors, PoisonQueue and Deduplicator out of the inbox, and AckCommandHandlingErrors and AckCommandErrors off")
 )
 
+// NotSharedError is an [ErrNotShared] that says what cannot be shared.
+type NotSharedError struct{ What string }
+
+func (e *NotSharedError) Error() string { return ErrNotShared.Error() + ": " + e.What }
+
+// Unwrap returns [ErrNotShared].
+func (*NotSharedError) Unwrap() error { return ErrNotShared }
+
 // ErrBatchLost: the transaction of a batch cannot be committed; its members run again, each in a
 // transaction of its own.
 var ErrBatchLost = errors.New("stores: the transaction that the message shared with others is lost")

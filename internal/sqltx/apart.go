@@ -20,7 +20,7 @@ func (a *Apart) Note(p Package, what string) error {
 // Err returns why the handler must run alone, or nil.
 func (a *Apart) Err(p Package) error {
 	if what := a.what.Load(); what != nil {
-		return fmt.Errorf("%s: %w: %s", p, stores.ErrNotShared, *what)
+		return fmt.Errorf("%s: %w", p, &stores.NotSharedError{What: *what})
 	}
 	return nil
 }

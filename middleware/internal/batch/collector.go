@@ -19,8 +19,8 @@ import (
 type Config struct {
 	Size    int           // the most members of a batch
 	From    int           // with fewer deliveries in flight, each runs alone
-	Places  int           // how many batches may run at a time; a delivery that runs alone may take the place of one
-	Time    time.Duration // after this no further member begins
+	Places  int           // for batches, each left after Time; a delivery that runs alone may take one
+	Time    time.Duration // after this no further member of a batch begins
 	Claim   time.Duration // bounds the claim
 	Commit  time.Duration // bounds COMMIT
 	Handler time.Duration // a member's time; see round.hang
@@ -34,10 +34,10 @@ type Collector struct {
 
 	mu       sync.Mutex
 	inFlight int
-	running  int  // batches, and deliveries that run alone in the place of one
+	running  int  // taken places
 	filling  bool // a leader has yet to take its group
 	waiting  []*Seat
-	size     int    // the limit of the next batch; 0: not known yet
+	size     int    // the limit of the next batch; 1: all run alone for now; 0: not known yet
 	alone    int    // deliveries that have succeeded alone since size became 1
 	apart    string // why the handler runs alone from now on
 	tally    Tally
@@ -68,7 +68,8 @@ func (c *Collector) Size() (size int, why string) {
 	return c.size, c.apart
 }
 
-// Seat is one delivery's place among the waiting ones. It belongs to the delivery's goroutine.
+// Seat is one delivery's place among the waiting ones. It belongs to the delivery's goroutine, except
+// from add until that is told something: then a leader sets round and member.
 type Seat struct {
 	collector *Collector
 	claim     stores.Claim
@@ -152,7 +153,8 @@ func (c *Collector) fill(leader *Seat) []*Seat {
 	return group
 }
 
-// gather lets other goroutines run for as long as that brings more deliveries.
+// gather lets other goroutines run for as long as that brings more deliveries. Meanwhile filling keeps
+// others from leading: their batches would take the deliveries that this one can have.
 func (c *Collector) gather() {
 	for before := -1; ; {
 		runtime.Gosched()

@@ -28,8 +28,9 @@ type End struct {
 // errHung: a batch is lost because a handler keeps its transaction.
 var errHung = errors.New("a handler did not return in time")
 
-// round is one batch on its way from member to member. Its first fields never change, turn changes
-// with each member, and end is written once.
+// round is one batch on its way from member to member. The first fields are set by its leader before
+// anybody is told of the batch. While members run, mu guards turn and end. Whoever sets turn.over ends
+// the batch, and alone writes end and result from then on, until done is closed.
 type round struct {
 	collector *Collector
 	batch     stores.Batch
@@ -42,7 +43,7 @@ type round struct {
 	end  End
 
 	done   chan struct{}
-	result error // of Commit, once done is closed
+	result error // once done is closed: why nothing was committed; nil also if nobody was kept
 }
 
 // turn says which member has the transaction now, and whether another one follows.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/millpond-go/millpond/stores"
 )
@@ -119,8 +118,9 @@ func (r *round) note(s *Seat, err error) {
 		r.end.Kept++
 	case errors.Is(err, stores.ErrNotShared):
 		r.end.Apart++
-		_, why, _ := strings.Cut(err.Error(), stores.ErrNotShared.Error()+": ")
-		r.end.Why, _, _ = strings.Cut(why, "\n") // the reason why the batch was lost may follow
+		if why, ok := errors.AsType[*stores.NotSharedError](err); ok {
+			r.end.Why = why.What
+		}
 	default:
 		r.end.Failed++
 	}

@@ -52,7 +52,7 @@ func (t *Tables) ClaimBatch(consumer int64, claims []stores.Claim) (text string,
 	for i := range claims {
 		sorted[i] = &claims[i]
 	}
-	slices.SortFunc(sorted, func(a, b *stores.Claim) int { return bytes.Compare(a.Key.ID, b.Key.ID) })
+	slices.SortStableFunc(sorted, func(a, b *stores.Claim) int { return bytes.Compare(a.Key.ID, b.Key.ID) })
 	ids, fingerprints, traces := make([][]byte, n), make([][]byte, n), make([][]byte, n)
 	locks, taken := make([]int64, n), make([]int64, n)
 	for i, c := range sorted {
