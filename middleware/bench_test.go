@@ -63,7 +63,7 @@ func TestAllocationsOfADelivery(t *testing.T) {
 }
 
 // BenchmarkInbox is what the inbox adds to a message beside the store's work: at
-// most 5 µs and 11 allocations are wanted for a first sight of 1 kB.
+// most 5 µs and 11 allocations are wanted for a first delivery of 1 kB.
 func BenchmarkInbox(b *testing.B) {
 	const cacheSize = 10_000 // the default
 	for _, bench := range []struct {

@@ -159,7 +159,7 @@ func TestClassesOfFailures(t *testing.T) {
 	}{
 		"plain":                 {boom, stores.ClassTransient, stores.StatusPending},
 		"permanent":             {wrapped(middleware.Permanent(boom)), stores.ClassPermanent, stores.StatusFailed},
-		"conflicted":            {wrapped(middleware.Contention(boom)), stores.ClassContention, stores.StatusPending},
+		"contended":             {wrapped(middleware.Contention(boom)), stores.ClassContention, stores.StatusPending},
 		"retry after":           {wrapped(middleware.RetryAfter(boom, time.Hour)), stores.ClassTransient, stores.StatusPending},
 		"deadline":              {wrapped(context.DeadlineExceeded), stores.ClassTimeout, stores.StatusPending},
 		"ended the transaction": {wrapped(stores.ErrTxManaged), stores.ClassConduct, stores.StatusPending},
@@ -210,13 +210,13 @@ func TestMarksOfNilAreNil(t *testing.T) {
 }
 
 // Contention is over as soon as it is tried again.
-func TestConflictsAreRepeatedAtOnce(t *testing.T) {
+func TestContentionIsRepeatedAtOnce(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct{ max, conflicts, runs int }{
-		"over in time":     {max: 3, conflicts: 3, runs: 4},
-		"never over":       {max: 3, conflicts: 100, runs: 4},
-		"not to be tried":  {max: -1, conflicts: 1, runs: 1},
-		"the default of 3": {max: 0, conflicts: 100, runs: 4},
+	for name, test := range map[string]struct{ max, lost, runs int }{
+		"over in time":     {max: 3, lost: 3, runs: 4},
+		"never over":       {max: 3, lost: 100, runs: 4},
+		"not to be tried":  {max: -1, lost: 1, runs: 1},
+		"the default of 3": {max: 0, lost: 100, runs: 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -225,7 +225,7 @@ func TestConflictsAreRepeatedAtOnce(t *testing.T) {
 				in := newInbox(t, store, func(c *middleware.InboxConfig) { c.Retry.MaxImmediate = test.max })
 				runs, start := 0, time.Now()
 				_, err := in.Middleware(handle(func(*message.Message) error {
-					if runs++; runs <= test.conflicts {
+					if runs++; runs <= test.lost {
 						return middleware.Contention(errors.New("version 7 is gone"))
 					}
 					return nil
@@ -234,10 +234,10 @@ func TestConflictsAreRepeatedAtOnce(t *testing.T) {
 					t.Errorf("%v, %d runs in %s", err, runs, time.Since(start))
 				}
 				r := store.row("a")
-				if test.conflicts < test.runs && r.status != stores.StatusCompleted {
+				if test.lost < test.runs && r.status != stores.StatusCompleted {
 					t.Errorf("not completed: %+v", r)
 				}
-				if test.conflicts >= test.runs && (r.failure.Class != stores.ClassContention || r.failure.Attempts != 1) {
+				if test.lost >= test.runs && (r.failure.Class != stores.ClassContention || r.failure.Attempts != 1) {
 					t.Errorf("not recorded as one failure: %+v", r)
 				}
 			})

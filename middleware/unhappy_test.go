@@ -65,7 +65,7 @@ func TestWhatTheHandlerMarksComesBeforeTheDatabase(t *testing.T) {
 	}{
 		"permanent":  {middleware.Permanent(boom), 0, 1, stores.ClassPermanent},
 		"later":      {middleware.RetryAfter(boom, time.Hour), 0, 1, stores.ClassTransient},
-		"conflicted": {middleware.Contention(boom), 0, 4, stores.ClassContention},
+		"contended":  {middleware.Contention(boom), 0, 4, stores.ClassContention},
 		"outputs":    {nil, 1, 1, stores.ClassOutputs},
 		"not a word": {boom, 0, 3, stores.ClassInterrupted},
 	} {

@@ -19,7 +19,7 @@ type verb struct {
 	does, did, makes string // "retry", "changed", "due"
 	short            string
 	takes            []stores.Status // statuses that it can change
-	then             stores.Status   // the final status that it sets; 0: none
+	then             stores.Status   // the status of messages for which it was done before; 0: none shows it
 	done             func(io.Writer, changeRecord)
 	long, example    string
 	note             bool // the reason must be given

@@ -88,6 +88,11 @@ var rules = []Rule{
 		Allow:    slices.Concat(storeContract, []string{"./internal/callback", "./middleware/internal/text"}),
 	},
 	{
+		Name:     "what a handler publishes, until it is written",
+		Packages: []string{"./middleware/internal/capture"},
+		Allow:    slices.Concat(watermill, storeContract),
+	},
+	{
 		Name:     "messages that share a transaction",
 		Packages: []string{"./middleware/internal/batch"},
 		Allow:    storeContract,

@@ -9,8 +9,10 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Tour has a store of [Stock], whose tables are there, send every statement that it knows.
-// suspect makes an attempt one whose commit asks whose transaction it is.
+// Tour has a store of [Stock], whose tables are there, send the statements of claims, of leases of
+// messages, of failures and retries, of operators' decisions and of the quarantine. It sends none of
+// the outbox, the purge, attendance, the leases of relay and sweeper, erasing or Examine. suspect
+// makes an attempt one whose commit asks whose transaction it is.
 func Tour(tb testing.TB, s stores.Store, suspect func(stores.Attempt)) {
 	tb.Helper()
 	t := tour{tb: tb, s: s}
@@ -182,7 +184,7 @@ func (t *tour) decisions() {
 		t.must("Find", err)
 	}
 	_, err = t.s.Causes(t.tb.Context(), filter, 10)
-	t.must("Groups", err)
+	t.must("Causes", err)
 	_, _, err = t.s.Matching(t.tb.Context(), filter, 10)
 	t.must("Matching", err)
 	_, err = t.s.Counts(t.tb.Context(), 10)

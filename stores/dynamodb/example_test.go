@@ -7,9 +7,23 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/millpond-go/millpond/middleware"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/dynamodb"
 )
+
+// The credentials come from the SDK's default chain.
+func ExampleOpen() {
+	ctx := context.Background()
+	store, err := dynamodb.Open(ctx, "dynamodb://?region=eu-central-1&retention=720h")
+	must(err)
+	defer store.Close()
+	_, err = store.Migrate(ctx)
+	must(err)
+	inbox, err := middleware.NewInbox(store, middleware.InboxConfig{Service: "stock"})
+	must(err)
+	_ = inbox.Middleware // for Router.AddMiddleware
+}
 
 // A handler adds what it writes to the transaction, which the inbox sends.
 func ExampleHandler() {

@@ -71,7 +71,7 @@ func changeRetry(b *bench) {
 		got.state.Uncounted != 0 || got.state.Presumed || got.reserved || got.redrives != 1 || !got.due || got.version == old.version {
 		b.tb.Errorf("a message that is tried again is %+v", got)
 	}
-	if got.error != old.error || got.group != old.group || len(got.history) != len(old.history) {
+	if got.error != old.error || got.cause != old.cause || len(got.history) != len(old.history) {
 		b.tb.Errorf("a message that is tried again has forgotten what happened: %+v", got)
 	}
 	b.expect(here, claimFor("failed", "failed"), stores.Parked)

@@ -159,7 +159,7 @@ type failed struct {
 	reserved           bool
 	due                bool // there is a time for the next attempt
 	redrives           int
-	group, error       string
+	cause, error       string
 	topic, coordinates string
 	orderKey           []byte
 	content            stores.Content
@@ -180,7 +180,7 @@ FROM millpond_failure f JOIN millpond_consumer c ON c.id = f.consumer ORDER BY f
 		var uuid, metadata, facts []byte
 		err := rows.Scan(&f.key.Consumer.Service, &f.key.Consumer.Handler, &f.key.ID, &f.number, &revision, &status,
 			&f.state.Placement, &f.content.State, &f.state.Presumed, &f.reserved,
-			&f.state.Attempts, &f.state.Uncounted, &f.redrives, &f.due, &class, &f.group, &f.error, &history, &f.topic, &f.coordinates,
+			&f.state.Attempts, &f.state.Uncounted, &f.redrives, &f.due, &class, &f.cause, &f.error, &history, &f.topic, &f.coordinates,
 			&f.orderKey, &uuid, &f.content.Codec, &metadata, &facts, (*blob)(&f.content.Payload))
 		if err != nil {
 			return err

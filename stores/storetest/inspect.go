@@ -15,7 +15,7 @@ func inspectChecks() []check {
 		{name: "pages", run: pages},
 		{name: "one message whole", run: showMessage},
 		{name: "completed messages", run: findCompleted},
-		{name: "groups", run: groups},
+		{name: "causes", run: causes},
 		{name: "counts", run: counts},
 		{name: "consumers", run: consumers},
 		{name: "consumers that are not registered", run: inspectStranger},
@@ -70,7 +70,7 @@ func filters(b *bench) {
 		{"class", stores.Filter{Class: stores.ClassPermanent}, []string{"declined", "declined"}},
 		{"unknown class", stores.Filter{Class: "Permanent"}, nil},
 		{"cause", stores.Filter{Cause: refused}, []string{"refused 1", "refused 2", "refused 3"}},
-		{"group and status", stores.Filter{Cause: refused, Status: []stores.Status{stores.StatusFailed}}, []string{"refused 3"}},
+		{"cause and status", stores.Filter{Cause: refused, Status: []stores.Status{stores.StatusFailed}}, []string{"refused 3"}},
 		{"topic", stores.Filter{Topic: "payments"}, []string{"declined", "panic"}},
 		{"text", stores.Filter{ErrorContains: "refused"}, []string{"refused 1", "refused 2", "refused 3"}},
 		{"text in capitals", stores.Filter{ErrorContains: "Connection"}, []string{"id \x00\xff"}},
@@ -99,7 +99,7 @@ func filters(b *bench) {
 	b.unchanged(before, "looking at messages")
 }
 
-// selects fails unless the filter selects the messages, listed, counted and grouped.
+// selects fails unless the filter selects the messages, listed, counted and summed up by their causes.
 func (b *bench) selects(store stores.Inspector, name string, filter stores.Filter, want []string) {
 	b.tb.Helper()
 	all, err := store.Messages(b.ctx, stores.MessageQuery{Filter: filter, Limit: 100})
@@ -121,13 +121,13 @@ func (b *bench) selects(store stores.Inspector, name string, filter stores.Filte
 	if err != nil || n != len(want) || top != highest {
 		b.tb.Errorf("%s: Matching = %d up to number %d, %v, want %d up to %d", name, n, top, err, len(want), highest)
 	}
-	grouped, err := store.Causes(b.ctx, filter, 100)
+	causes, err := store.Causes(b.ctx, filter, 100)
 	sum := 0
-	for _, g := range grouped {
-		sum += g.Pending + g.Failed + g.Discarded
+	for _, c := range causes {
+		sum += c.Pending + c.Failed + c.Discarded
 	}
 	if err != nil || sum != len(all) {
-		b.tb.Errorf("%s: Groups has %d messages, %v, want %d", name, sum, err, len(all))
+		b.tb.Errorf("%s: Causes has %d messages, %v, want %d", name, sum, err, len(all))
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-func groups(b *bench) {
+func causes(b *bench) {
 	store := b.open()
 	b.exhibit(store)
 	for i := range 4 {
@@ -21,40 +21,40 @@ func groups(b *bench) {
 	}
 	all, err := store.Causes(b.ctx, stores.Filter{}, 100)
 	if err != nil {
-		b.tb.Fatalf("Groups: %v", err)
+		b.tb.Fatalf("Causes: %v", err)
 	}
 	if len(all) != 6 {
-		b.tb.Fatalf("there are %d groups, want 6: %+v", len(all), all)
+		b.tb.Fatalf("there are %d causes, want 6: %+v", len(all), all)
 	}
-	for i, g := range all {
-		if i > 0 && all[i-1].Pending+all[i-1].Failed < g.Pending+g.Failed {
-			b.tb.Errorf("a group of %d comes after one of %d", g.Pending+g.Failed, all[i-1].Pending+all[i-1].Failed)
+	for i, c := range all {
+		if i > 0 && all[i-1].Pending+all[i-1].Failed < c.Pending+c.Failed {
+			b.tb.Errorf("a cause of %d messages comes after one of %d", c.Pending+c.Failed, all[i-1].Pending+all[i-1].Failed)
 		}
-		if g.ID != stores.CauseOf(g.Class, g.Error) {
-			b.tb.Errorf("the group %s has the class %s and the error %q, which is none of its own", g.ID, g.Class, g.Error)
+		if c.ID != stores.CauseOf(c.Class, c.Error) {
+			b.tb.Errorf("the cause %s has the class %s and the error %q, which is none of its own", c.ID, c.Class, c.Error)
 		}
-		if g.FirstAt.IsZero() || g.LastAt.Before(g.FirstAt) {
-			b.tb.Errorf("the group %q is from %s to %s", g.Error, g.FirstAt, g.LastAt)
+		if c.FirstAt.IsZero() || c.LastAt.Before(c.FirstAt) {
+			b.tb.Errorf("the cause %q is from %s to %s", c.Error, c.FirstAt, c.LastAt)
 		}
 	}
-	if g := all[0]; g.Consumer != consumer || g.Class != stores.ClassTimeout || g.Pending != 1 || g.Failed != 3 {
-		b.tb.Errorf("the largest group is %+v, want one pending and 3 failed", g)
+	if c := all[0]; c.Consumer != consumer || c.Class != stores.ClassTimeout || c.Pending != 1 || c.Failed != 3 {
+		b.tb.Errorf("the largest cause is %+v, want one pending and 3 failed", c)
 	}
-	if g := all[1]; g.Consumer != consumer || g.Class != stores.ClassTransient || g.Pending != 2 || g.Failed != 1 {
-		b.tb.Errorf("the second group is %+v, want 2 pending and one failed", g)
+	if c := all[1]; c.Consumer != consumer || c.Class != stores.ClassTransient || c.Pending != 2 || c.Failed != 1 {
+		b.tb.Errorf("the second cause is %+v, want 2 pending and one failed", c)
 	}
-	for i, g := range all {
-		if g.Discarded != 0 {
-			b.tb.Errorf("group %d has %d discarded messages, which were not asked for", i, g.Discarded)
+	for i, c := range all {
+		if c.Discarded != 0 {
+			b.tb.Errorf("cause %d has %d discarded messages, which were not asked for", i, c.Discarded)
 		}
 	}
 	discarded := stores.Filter{Status: []stores.Status{stores.StatusDiscarded}}
 	if got, err := store.Causes(b.ctx, discarded, 100); err != nil || len(got) != 1 ||
 		got[0].ID != all[1].ID || got[0].Pending != 0 || got[0].Failed != 0 || got[0].Discarded != 1 {
-		b.tb.Errorf("Groups of what is discarded = %+v, %v, want one message", got, err)
+		b.tb.Errorf("Causes of what is discarded = %+v, %v, want one message", got, err)
 	}
 	if some, err := store.Causes(b.ctx, stores.Filter{}, 2); err != nil || len(some) != 2 || some[0].ID != all[0].ID {
-		b.tb.Errorf("Groups with a limit of 2 = %+v, %v", some, err)
+		b.tb.Errorf("Causes with a limit of 2 = %+v, %v", some, err)
 	}
 }
 

@@ -48,7 +48,7 @@ func recordFirst(b *bench) {
 	if got.state != want {
 		b.tb.Errorf("a first failure is kept as %+v, want %+v", got.state, want)
 	}
-	if got.error != f.Error || got.group != f.Cause || got.topic != f.Topic || got.coordinates != f.Coordinates || !bytes.Equal(got.orderKey, f.OrderKey) {
+	if got.error != f.Error || got.cause != f.Cause || got.topic != f.Topic || got.coordinates != f.Coordinates || !bytes.Equal(got.orderKey, f.OrderKey) {
 		b.tb.Errorf("a first failure is kept as %+v, want %+v", got, f)
 	}
 	if !got.due || got.reserved || got.redrives != 0 {
@@ -78,14 +78,14 @@ func recordLater(b *bench) {
 	number := b.failure("later").number
 	next := stores.Failure{ // all that is not given stays
 		Key: claim.Key, Fingerprint: claim.Fingerprint, Version: version, Status: stores.StatusPending,
-		Placement: stores.PlacementParked, Attempts: 2, Uncounted: 5, DueIn: later, Class: stores.ClassTimeout, Error: "second", Cause: "group",
+		Placement: stores.PlacementParked, Attempts: 2, Uncounted: 5, DueIn: later, Class: stores.ClassTimeout, Error: "second", Cause: "cause",
 	}
 	version = b.record(elsewhere, next)
 	got := b.failure("later")
 	if got.number != number || got.version != version {
 		b.tb.Errorf("a second failure has number %d, version %d, want number %d, version %d", got.number, got.version, number, version)
 	}
-	if got.state.Attempts != 2 || got.state.Uncounted != 5 || got.state.Class != stores.ClassTimeout || got.error != "second" || got.group != "group" {
+	if got.state.Attempts != 2 || got.state.Uncounted != 5 || got.state.Class != stores.ClassTimeout || got.error != "second" || got.cause != "cause" {
 		b.tb.Errorf("a second failure is kept as %+v", got)
 	}
 	if got.topic != first.Topic || got.coordinates != first.Coordinates || !bytes.Equal(got.orderKey, first.OrderKey) {

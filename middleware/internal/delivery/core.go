@@ -3,8 +3,13 @@
 //
 //	registering → entering → (looking) → claiming → running → (recording) → done
 //
-// Waits are in the state holding alone. The package knows no broker, router or database: it uses its own
-// interfaces and the contract of stores.
+// A delivery that cannot be decided now waits in the state holding, which remembers where it goes on.
+// The waits of other states are for one thing each: entering for a turn to ask, looking for a turn to
+// run, resolving and recording for the server to end a transaction, and givingBack for the store to
+// take back a count. In a batch, claim and commit wait for other members.
+//
+// The package knows no broker, router or database: it uses its own interfaces and the contract of
+// stores.
 package delivery
 
 import (
