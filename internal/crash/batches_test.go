@@ -80,6 +80,7 @@ const (
 var batchPoints = []string{
 	pointBatchBegun, pointClaimEnd, pointBetween, pointHandlerEnd, pointCommitStart,
 	pointBatchCommitStart, pointBatchCommit, pointBatchCommitEnd, pointCommitEnd, pointDeliveryEnd,
+	pointRecordStart, pointRecord, pointRecordEnd, // of members that have left
 }
 
 // watchedBatch writes down how a batch ends.

@@ -147,6 +147,10 @@ func newServer(tb testing.TB, p product) *storetest.Database {
 
 // harness is that of a store on connections of its own, or on a *sql.DB of the caller's.
 func harness(p product, own bool) storetest.Harness {
+	noBatches := ""
+	if !own {
+		noBatches = "they need connections of the store's own"
+	}
 	return storetest.Harness{
 		Write: func(ctx context.Context, e storetest.Effect) error {
 			return inTx(ctx, func(tx *sql.Tx) error {
@@ -158,7 +162,7 @@ func harness(p product, own bool) storetest.Harness {
 			return mysql.Handler(func(ctx context.Context, _ *sql.Tx, msg *message.Message) error { return f(ctx, msg) })
 		},
 		Transact: transact,
-		Ways:     ways(own), Acts: acts(p, own), Lacks: lacks(own), Unpreventable: unpreventable(own),
+		Ways:     ways(own), Acts: acts(p, own), Lacks: lacks(own), Unpreventable: unpreventable(own), NoBatches: noBatches,
 	}
 }
 

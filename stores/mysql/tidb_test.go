@@ -66,6 +66,7 @@ func sessionsHaveTheirOwnSettings(t *testing.T, address string) {
 func harnessOfTiDB(address func(testing.TB) string) storetest.Harness {
 	h := harness(onTiDB, true)
 	h.Largest, h.ThroughUnknown = 5<<20, true
+	h.NoBatches = "they were not tested there"
 	h.NewDatabase = func(tb testing.TB) *storetest.Database {
 		tb.Helper()
 		return newDatabase(tb, address(tb), true).Database

@@ -52,21 +52,38 @@ func TestTheCommitOfABatchIsUnknown(t *testing.T) {
 		"reply lost":   {(*pgproxy.Proxy).LoseCommitReply, 1},
 		"request lost": {(*pgproxy.Proxy).LoseCommitRequest, 2},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			for range 10 { // a delivery that asked for its claim may not be waiting yet
-				if unknownBatch(t, test.lose, test.runs) {
-					return
+		for kind, as := range map[string]writing{"own statements": writesItself, "queued": handsOver} {
+			t.Run(name+"/"+kind, func(t *testing.T) {
+				t.Parallel()
+				for range 10 { // a delivery that asked for its claim may not be waiting yet
+					if unknownBatch(t, as, test.lose, test.runs) {
+						return
+					}
 				}
-			}
-			t.Error("no batch had all deliveries")
-		})
+				t.Error("no batch had all deliveries")
+			})
+		}
 	}
+}
+
+// writing makes a handler of run, which calls write for its effect.
+type writing func(run func(msg *message.Message, write func() error) error) message.NoPublishHandlerFunc
+
+func writesItself(run func(msg *message.Message, write func() error) error) message.NoPublishHandlerFunc {
+	return postgres.Handler(func(_ context.Context, tx pgx.Tx, msg *message.Message) error {
+		return run(msg, func() error { return effect(msg, tx) })
+	})
+}
+
+func handsOver(run func(msg *message.Message, write func() error) error) message.NoPublishHandlerFunc {
+	return postgres.Queued(func(_ context.Context, q *postgres.Queue, msg *message.Message) error {
+		return run(msg, func() error { q.ExecRows(1, insertEffect, msg.UUID); return nil })
+	})
 }
 
 // unknownBatch runs a batch whose commit is unknown. It reports false, and has checked less, if a
 // delivery came too late to be a member.
-func unknownBatch(t *testing.T, lose func(*pgproxy.Proxy, int), want int32) bool {
+func unknownBatch(t *testing.T, as writing, lose func(*pgproxy.Proxy, int), want int32) bool {
 	proxy, err := pgproxy.Start(testenv.VolatilePostgres(t).NewDatabase(t))
 	require.NoError(t, err)
 	defer proxy.Close()
@@ -75,7 +92,7 @@ func unknownBatch(t *testing.T, lose func(*pgproxy.Proxy, int), want int32) bool
 		c.Hooks = append(c.Hooks, all)
 		c.BatchByHandler["stock"] = middleware.BatchConfig{From: 1, Time: 5 * time.Second}
 	})
-	runs := deliverBehindAlone(t, s, all, func() { lose(proxy, 1) })
+	runs := deliverBehindAlone(t, s, all, as, func() { lose(proxy, 1) })
 	s.once(t, places+whole)
 	batches, sum := s.ended()
 	if sum.Kept < whole || len(batches) > 1 {
@@ -97,7 +114,7 @@ func unknownBatch(t *testing.T, lose func(*pgproxy.Proxy, int), want int32) bool
 
 // deliverBehindAlone delivers messages whose handlers run alone until the claims of the others are
 // asked for, and calls begin in the first handler of these. It returns how often each of these ran.
-func deliverBehindAlone(t *testing.T, s *sharing, all *arrivals, begin func()) map[string]int32 {
+func deliverBehindAlone(t *testing.T, s *sharing, all *arrivals, as writing, begin func()) map[string]int32 {
 	var (
 		ran   atomic.Int32
 		alone = make(chan struct{})
@@ -106,13 +123,13 @@ func deliverBehindAlone(t *testing.T, s *sharing, all *arrivals, begin func()) m
 		runs  = make(map[string]int32)
 	)
 	over.Add(places)
-	handle := postgres.Handler(func(_ context.Context, tx pgx.Tx, msg *message.Message) error {
+	handle := as(func(msg *message.Message, write func() error) error {
 		n := ran.Add(1)
 		switch {
 		case n <= places:
 			alone <- struct{}{}
 			<-all.all
-			return effect(msg, tx)
+			return write()
 		case n == places+1:
 			over.Wait()
 			begin()
@@ -120,7 +137,7 @@ func deliverBehindAlone(t *testing.T, s *sharing, all *arrivals, begin func()) m
 		mu.Lock()
 		runs[msg.UUID]++
 		mu.Unlock()
-		return effect(msg, tx)
+		return write()
 	})
 	wrapped := s.Middleware(func(msg *message.Message) ([]*message.Message, error) { return nil, handle(msg) })
 	var deliveries sync.WaitGroup

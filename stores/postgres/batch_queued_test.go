@@ -13,6 +13,7 @@ import (
 
 	"github.com/millpond-go/millpond/internal/pgtest"
 	"github.com/millpond-go/millpond/internal/testenv"
+	"github.com/millpond-go/millpond/middleware"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres"
 )
@@ -324,6 +325,7 @@ func TestQueuedHandlersShareThroughTheInbox(t *testing.T) {
 		require.NoError(t, err, i)
 	}
 	s.once(t, messages, "m070")
+	require.Equal(t, middleware.ResultParked, s.result("m070"))
 	_, sum := s.ended()
 	require.NoError(t, sum.Lost)
 	t.Logf("%+v", sum)

@@ -56,6 +56,10 @@ type Harness struct {
 	// transaction by them, as Way.Unpreventable does for ways.
 	Unpreventable map[Act]string
 
+	// NoBatches says why messages do not share transactions on this store, or on these
+	// connections. It is logged. "": the store is a stores.Batcher, and has batches.
+	NoBatches string
+
 	// Groups names the groups of checks that are run, as subtests are named; nil: all. It
 	// is for a store that has several drivers, and is checked as a whole over one.
 	Groups []string

@@ -174,3 +174,48 @@ func TestDuplicatesInABatchCostALook(t *testing.T) {
 		}
 	})
 }
+
+// A batch does not look at the order of messages, and takes no rows over: a message with an order key,
+// a suspect's counted attempt, a retried message, and a second attempt are claimed alone.
+func TestWhatABatchDoesNotLookAtIsClaimedAlone(t *testing.T) {
+	for name, change := range map[string]func(*stores.Claim){
+		"order key":  func(c *stores.Claim) { c.OrderKey = []byte("order") },
+		"takes over": func(c *stores.Claim) { c.Take = 7 },
+		"again":      nil,
+		"first":      func(*stores.Claim) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := sharing{looks: &atomic.Int32{}, begins: &atomic.Int32{}}
+				collector := batch.New(store, batch.Config{Size: 32, From: 1, Places: 1, Time: time.Minute, Claim: time.Minute, Commit: time.Minute, Handler: time.Minute})
+				mode := InBatches(InTransactions(store, Bounds{Claim: time.Minute, Commit: time.Minute}), store, collector)
+				var all sync.WaitGroup
+				var shared atomic.Int32
+				for i := range 8 {
+					x, _ := mode.New().(*inBatch)
+					all.Go(func() {
+						defer x.Close()
+						x.Start(t.Context(), unobserved{})
+						claim := stores.Claim{Key: stores.Key{ID: []byte{byte(i)}}}
+						if change == nil {
+							x.asked = true
+						} else {
+							change(&claim)
+						}
+						if _, err := x.Claim(claim); err != nil {
+							t.Error(err)
+						}
+						if x.runs {
+							shared.Add(1)
+						}
+						x.Finish(nil)
+					})
+				}
+				all.Wait()
+				if alone := store.begins.Load(); name == "first" && shared.Load() == 0 || name != "first" && alone != 8 {
+					t.Errorf("%d share a transaction, %d are claimed alone", shared.Load(), alone)
+				}
+			})
+		})
+	}
+}

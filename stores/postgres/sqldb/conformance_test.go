@@ -110,8 +110,16 @@ func (e entry) harness() storetest.Harness {
 		Acts:          e.acts(),
 		Lacks:         e.lacks(),
 		Unpreventable: e.unpreventable(),
+		NoBatches:     e.noBatches(),
 		Groups:        e.groups,
 	}
+}
+
+func (e entry) noBatches() string {
+	if e.callers {
+		return "they need connections of the store's own"
+	}
+	return ""
 }
 
 // newServer is nil where a pooler would have to be told of a new address.
