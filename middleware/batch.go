@@ -57,7 +57,7 @@ func (m *modes) addBatches(store Store, c *InboxConfig, told func(handler string
 	}
 	batcher, ok := store.(stores.Batcher)
 	if !ok {
-		return fmt.Errorf("BatchByHandler is set, and the store, a %T, has no batches: it is no stores.Batcher", store)
+		return fmt.Errorf("BatchByHandler is set, and the store, a %T, has no batches: it is no stores.Batcher. Remove it, or use PostgreSQL, MariaDB, MySQL or SQLite", store)
 	}
 	places := batchPlaces
 	if can, ok := store.(interface{ Capabilities() stores.Capabilities }); ok && can.Capabilities().SingleWriter {

@@ -60,7 +60,8 @@ type Member interface {
 	// Keep ends the run of a handler that has succeeded, and keeps its effects, outputs and claim
 	// for Batch.Commit. After an error the member has left. The error is one of Attempt.Commit:
 	// it wraps ErrNotCommitted and says what is wrong with this member. If it wraps ErrNotShared,
-	// nothing is wrong, and the handler must run again in a transaction of its own.
+	// nothing is wrong, and the handler must run again in a transaction of its own. With a
+	// *NotSharedError it runs alone from then on.
 	Keep(ctx context.Context) error
 
 	// Leave ends the run and undoes its effects and its claim. The key stays taken until the

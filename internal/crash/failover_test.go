@@ -133,15 +133,17 @@ func mysqlSetBack(name string, private func(testing.TB, ...func(*mysqlserver.Con
 		t.Helper()
 		server := private(t)
 		databaseURL := server.NewDatabase(t)
-		f := setBack(t, onMySQL(t, name, databaseURL), server)
+		f := setBack(t, onMySQL(t, name, databaseURL), server, []string{"sleep", "1"}) // the start is known to the second
 		f.survive = func() (*sql.DB, error) { return mysqlserver.Open(databaseURL) }
 		return f
 	}
 }
 
+// setBack sets a server's data back to what they were. The steps are more commands before its next
+// start.
 func setBack(t *testing.T, s *system, server interface {
 	RestartAfter(ctx context.Context, between func(dir string) error) error
-},
+}, steps ...[]string,
 ) *failing {
 	t.Helper()
 	after := func(steps ...[]string) func() error {
@@ -161,7 +163,7 @@ func setBack(t *testing.T, s *system, server interface {
 	return &failing{
 		system:  s.behindProxy(t),
 		part:    after([]string{"cp", "-a", "data", "saved"}),
-		succeed: after([]string{"rm", "-rf", "data"}, []string{"mv", "saved", "data"}),
+		succeed: after(append(steps, []string{"rm", "-rf", "data"}, []string{"mv", "saved", "data"})...),
 	}
 }
 

@@ -22,7 +22,8 @@ func (p *place) isOn(server string) {
 }
 
 // serverName distinguishes a server from others at its address, and from itself before a restart,
-// without which no earlier state can return. Comments choose the table.
+// without which no earlier state can return, unless both starts were in the same second: no server
+// says more exactly when it was started. Comments choose the table.
 const serverName = "CONCAT_WS(' ', @@hostname, @@port, @@server_id, UNIX_TIMESTAMP() - CAST((SELECT VARIABLE_VALUE FROM " +
 	"/*M! information_schema.GLOBAL_STATUS */ /*!80000 performance_schema.global_status */ WHERE VARIABLE_NAME = 'Uptime') AS SIGNED))"
 
