@@ -134,7 +134,7 @@ func fine(*message.Message) error { return nil }
 
 const numberOfACard = "4111 1111 1111 1111"
 
-var lostWithANumber = errors.Join(stores.ErrBatchLost, errors.New(numberOfACard))
+var errLostWithANumber = errors.Join(stores.ErrBatchLost, errors.New(numberOfACard))
 
 var statesOfBatches = map[string]struct {
 	script func(*sharingStore)
@@ -169,12 +169,12 @@ var statesOfBatches = map[string]struct {
 		end:    middleware.BatchEnd{Size: 3, Kept: 3, NotWon: 1},
 	},
 	"a member loses it": {
-		script: func(s *sharingStore) { s.keep["b"] = lostWithANumber },
+		script: func(s *sharingStore) { s.keep["b"] = errLostWithANumber },
 		state:  middleware.BatchState{Size: 2, Batches: 1, Left: 1, Lost: 1, Why: stores.ErrNotCommitted.Error() + "; " + stores.ErrBatchLost.Error()},
 		end:    middleware.BatchEnd{Size: 4, Kept: 1, Failed: 1, Late: 2, Lost: stores.ErrBatchLost},
 	},
 	"its commit loses it": {
-		script: func(s *sharingStore) { s.commit = errors.Join(stores.ErrNotCommitted, lostWithANumber) },
+		script: func(s *sharingStore) { s.commit = errors.Join(stores.ErrNotCommitted, errLostWithANumber) },
 		state:  middleware.BatchState{Size: 2, Batches: 1, Lost: 1, Why: stores.ErrNotCommitted.Error() + "; " + stores.ErrBatchLost.Error()},
 		end:    middleware.BatchEnd{Size: 4, Kept: 4, Lost: stores.ErrNotCommitted},
 	},

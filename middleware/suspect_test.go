@@ -316,6 +316,39 @@ func TestStartWhoseAnswerIsLostIsGivenBackAtTheShutdown(t *testing.T) {
 	}
 }
 
+// crossed is a ledger in which another delivery asks for the key when an attempt is counted, and gives
+// it back when the attempt is to be uncounted.
+type crossed struct {
+	*ledger
+
+	stop func()
+}
+
+func (c *crossed) Record(ctx context.Context, f stores.Failure) (int64, error) {
+	version, err := c.ledger.Record(ctx, f)
+	c.mu.Lock()
+	c.inFlight["a"] = f.Start
+	c.mu.Unlock()
+	if f.Start {
+		c.stop()
+	}
+	return version, err
+}
+
+// A copy that asks at the wrong moment finds a counted attempt that will not begin, and would wait for
+// it: the count must go although the key is in flight.
+func TestCountIsTakenBackWhileACopyAsks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(suspect(t.Context()))
+		store := &crossed{newLedger(), stop}
+		_, err := newInbox(t, store).Middleware(handle(mustNotRun(t)))(newMessage(ctx, "a"))
+		if r := store.row("a"); err == nil || r.presumed || r.failure.Attempts != 0 || r.failure.Uncounted != 1 {
+			t.Errorf("%v, %+v\n%s", err, r, store.story())
+		}
+	})
+}
+
 // overtaken is a ledger that refuses the first start. Meanwhile another delivery has counted itself
 // and failed, and a third one has counted itself.
 type overtaken struct {

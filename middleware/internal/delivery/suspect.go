@@ -340,10 +340,19 @@ func (d *Delivery) uncount(cause error) {
 	times := &d.core.Times
 	for wait := times.MinPause; ; wait = min(2*wait, times.MaxPause) {
 		err := d.writeWithin(ctx, f)
-		if err == nil || !concernsStore(err) || !pause.Sleep(ctx, pause.Jitter(wait)) {
+		again := concernsStore(err) || errors.Is(err, stores.ErrChanged) && d.stillCounted(ctx)
+		if !again || !pause.Sleep(ctx, pause.Jitter(wait)) {
 			return
 		}
 	}
+}
+
+// stillCounted reports whether the row has not changed since this delivery has counted its attempt.
+// What was refused has then met a delivery in flight, which cannot begin before the count's time is
+// up.
+func (d *Delivery) stillCounted(ctx context.Context) bool {
+	v, err := d.core.Rows.Look(ctx, d.arrival.Claim.Key, d.arrival.Claim.Fingerprint)
+	return err != nil || v.Failure.Version == d.row.counted
 }
 
 // wroteStart reports whether a start without an answer was written, as far as the store says.
