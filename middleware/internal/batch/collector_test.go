@@ -321,7 +321,7 @@ func TestAHandlerThatCannotShareRunsAloneFromThenOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t)
 		for i := range 100 {
-			c.store.keep[name(i)] = fmt.Errorf("store: %w: SET LOCAL", errors.Join(stores.ErrNotShared))
+			c.store.keep[name(i)] = fmt.Errorf("store: %w", &stores.NotSharedError{What: "SET LOCAL"})
 		}
 		c.deliver(100, slow)
 		if _, why := c.collector.Size(); why != "SET LOCAL" {

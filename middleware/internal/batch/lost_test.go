@@ -200,7 +200,7 @@ func TestWhatCannotBeSharedIsSaidAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t)
 		for i := range 100 {
-			c.store.keep[name(i)] = errors.Join(fmt.Errorf("store: %w: SET LOCAL", stores.ErrNotShared), stores.ErrBatchLost)
+			c.store.keep[name(i)] = errors.Join(fmt.Errorf("store: %w", &stores.NotSharedError{What: "SET LOCAL"}), stores.ErrBatchLost)
 		}
 		c.deliver(100, slow)
 		if _, why := c.collector.Size(); why != "SET LOCAL" {
