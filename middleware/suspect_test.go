@@ -316,6 +316,57 @@ func TestStartWhoseAnswerIsLostIsGivenBackAtTheShutdown(t *testing.T) {
 	}
 }
 
+// sameID is a ledger that refuses the first start. Meanwhile another message with the same id has
+// counted its first attempt.
+type sameID struct {
+	*ledger
+
+	once sync.Once
+}
+
+func (s *sameID) Record(ctx context.Context, f stores.Failure) (version int64, err error) {
+	refused := false
+	s.once.Do(func() {
+		refused = true
+		f.Fingerprint.Digest[0]++
+		_, err = s.ledger.Record(ctx, f)
+		err = errors.Join(err, stores.ErrUnavailable)
+	})
+	if refused {
+		return 0, err
+	}
+	return s.ledger.Record(ctx, f)
+}
+
+// The row of another message with the same id looks like the start that got no answer. The message
+// must not run in its place.
+func TestStartOfAnotherMessageIsNotItsOwn(t *testing.T) {
+	t.Parallel()
+	for name, stops := range map[string]bool{"goes on": false, "stops": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ctx, stop := context.WithCancel(suspect(t.Context()))
+				defer stop()
+				store := &sameID{ledger: newLedger()}
+				if stops {
+					store.fault = func(call string) error {
+						if call == "look" && store.asked["record"] > 0 {
+							stop()
+						}
+						return nil
+					}
+				}
+				_, err := newInbox(t, store).Middleware(handle(mustNotRun(t)))(newMessage(ctx, "a"))
+				r := store.row("a")
+				if !r.presumed || r.failure.Attempts != 1 || !stops && (err != nil || len(store.quarantined) != 1) {
+					t.Errorf("%v, %d in quarantine, %+v\n%s", err, len(store.quarantined), r, store.story())
+				}
+			})
+		})
+	}
+}
+
 // crossed is a ledger in which another delivery asks for the key when an attempt is counted, and gives
 // it back when the attempt is to be uncounted.
 type crossed struct {

@@ -95,12 +95,13 @@ func (d *Delivery) ask() (stores.Verdict, error) {
 // state.
 func (d *Delivery) mayBegin(v stores.Verdict) (bool, error) {
 	seen, row, reserved := v.Failure, &d.row, d.arrival.Retry != nil
+	if !d.pending(v) {
+		return false, nil
+	}
 	own, err := d.adopt(seen)
 	switch {
 	case own || err != nil:
 		return own, err
-	case v.Outcome != stores.Claimable && v.Outcome != stores.Deferred && !(reserved && v.Outcome == stores.Parked):
-		return false, nil
 	case row.counted != 0 && seen.Version == row.counted: // this delivery has counted its attempt, which keeps others waiting
 		row.state.Age = seen.Age
 		if d.leased() != nil && (v.Outcome == stores.Claimable || row.started != start{}) {
@@ -114,7 +115,14 @@ func (d *Delivery) mayBegin(v stores.Verdict) (bool, error) {
 	return true, nil
 }
 
-// adopt takes over the row if it is what this delivery's start has written, whose answer was lost.
+// pending reports whether the row is this message's, and lets it run now or later. A row with another
+// fingerprint may look like this delivery's start.
+func (d *Delivery) pending(v stores.Verdict) bool {
+	return v.Outcome == stores.Claimable || v.Outcome == stores.Deferred || v.Outcome == stores.Parked && d.arrival.Retry != nil
+}
+
+// adopt takes over a pending row if it is what this delivery's start has written, whose answer was
+// lost.
 func (d *Delivery) adopt(seen stores.FailureState) (bool, error) {
 	row := &d.row
 	if row.started.overtaken(seen) {
@@ -361,7 +369,7 @@ func (d *Delivery) wroteStart() bool {
 		return false
 	}
 	v, err := d.ask()
-	if err != nil {
+	if err != nil || !d.pending(v) {
 		return false
 	}
 	own, err := d.adopt(v.Failure)
