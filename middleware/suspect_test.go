@@ -339,32 +339,16 @@ func (s *sameID) Record(ctx context.Context, f stores.Failure) (version int64, e
 }
 
 // The row of another message with the same id looks like the start that got no answer. The message
-// must not run in its place.
+// must not ask for its claim.
 func TestStartOfAnotherMessageIsNotItsOwn(t *testing.T) {
 	t.Parallel()
-	for name, stops := range map[string]bool{"goes on": false, "stops": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				ctx, stop := context.WithCancel(suspect(t.Context()))
-				defer stop()
-				store := &sameID{ledger: newLedger()}
-				if stops {
-					store.fault = func(call string) error {
-						if call == "look" && store.asked["record"] > 0 {
-							stop()
-						}
-						return nil
-					}
-				}
-				_, err := newInbox(t, store).Middleware(handle(mustNotRun(t)))(newMessage(ctx, "a"))
-				r := store.row("a")
-				if !r.presumed || r.failure.Attempts != 1 || !stops && (err != nil || len(store.quarantined) != 1) {
-					t.Errorf("%v, %d in quarantine, %+v\n%s", err, len(store.quarantined), r, store.story())
-				}
-			})
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		store := &sameID{ledger: newLedger()}
+		_, err := newInbox(t, store).Middleware(handle(mustNotRun(t)))(newMessage(suspect(t.Context()), "a"))
+		if r := store.row("a"); err != nil || !r.presumed || r.failure.Attempts != 1 || len(store.quarantined) != 1 || store.asked["begin"] > 0 {
+			t.Errorf("%v, %d in quarantine, asked %v, %+v\n%s", err, len(store.quarantined), store.asked, r, store.story())
+		}
+	})
 }
 
 // crossed is a ledger in which another delivery asks for the key when an attempt is counted, and gives
