@@ -87,16 +87,8 @@ var rules = []Rule{
 		Packages: []string{"./middleware/internal/keep"},
 		Allow:    slices.Concat(storeContract, []string{"./internal/callback", "./middleware/internal/text"}),
 	},
-	{
-		Name:     "what a handler publishes, until it is written",
-		Packages: []string{"./middleware/internal/capture"},
-		Allow:    slices.Concat(watermill, storeContract),
-	},
-	{
-		Name:     "messages that share a transaction",
-		Packages: []string{"./middleware/internal/batch"},
-		Allow:    storeContract,
-	},
+	{Name: "what a handler publishes, until it is written", Packages: []string{"./middleware/internal/capture"}, Allow: slices.Concat(watermill, storeContract)},
+	{Name: "messages that share a transaction", Packages: []string{"./middleware/internal/batch"}, Allow: storeContract},
 	{
 		Name:     "a delivery",
 		Packages: []string{"./middleware/internal/delivery"},
