@@ -37,11 +37,7 @@ func (d *Delivery) takesOver() bool {
 // stillHolds reports whether this delivery may still hold the lease. A record that was refused has
 // then met a lock only, and is tried again: another run would repeat the effect.
 func (d *Delivery) stillHolds() bool {
-	if d.leased() == nil || d.end.Runs == 0 || d.row.counted == 0 {
-		return false
-	}
-	v, err := d.ask()
-	return err != nil || v.Failure.Version == d.row.counted
+	return d.leased() != nil && d.end.Runs > 0 && d.row.counted != 0 && d.stillCounted()
 }
 
 // startLease records the start of an attempt. The record is its lease.

@@ -348,7 +348,7 @@ func (d *Delivery) uncount(cause error) {
 	times := &d.core.Times
 	for wait := times.MinPause; ; wait = min(2*wait, times.MaxPause) {
 		err := d.writeWithin(ctx, f)
-		again := concernsStore(err) || errors.Is(err, stores.ErrChanged) && d.stillCounted(ctx)
+		again := concernsStore(err) || errors.Is(err, stores.ErrChanged) && d.stillCounted()
 		if !again || !pause.Sleep(ctx, pause.Jitter(wait)) {
 			return
 		}
@@ -356,10 +356,9 @@ func (d *Delivery) uncount(cause error) {
 }
 
 // stillCounted reports whether the row has not changed since this delivery has counted its attempt.
-// What was refused has then met a delivery in flight, which cannot begin before the count's time is
-// up.
-func (d *Delivery) stillCounted(ctx context.Context) bool {
-	v, err := d.core.Rows.Look(ctx, d.arrival.Claim.Key, d.arrival.Claim.Fingerprint)
+// What was refused has then met a lock only.
+func (d *Delivery) stillCounted() bool {
+	v, err := d.ask()
 	return err != nil || v.Failure.Version == d.row.counted
 }
 
