@@ -280,7 +280,7 @@ var dynamoVariants = map[string]variant{
 		},
 	},
 	"unknown is committed": {
-		rule: "a commit needs proof", system: []string{"dynamodb"}, find: []string{"I2", "I3"},
+		rule: "a commit needs proof", system: []string{"dynamodb"}, find: []string{"I2", "I3"}, with: []conduct{defers, defers}, lose: 0.3,
 		store: func(b *backend) middleware.Store { return unproven{b.store} },
 	},
 }
