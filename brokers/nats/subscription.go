@@ -2,6 +2,7 @@ package nats
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -63,7 +64,9 @@ func (s *subscription) Run() {
 	_ = s.subscriber.broker.conn.FlushTimeout(flushTimeout) // flushes acks; messages whose ack is lost are redelivered
 }
 
-// pull is one slot: it takes a message, delivers it, settles it, and takes the next one.
+// pull is one slot: it takes a message, delivers it, settles it, and takes the next one. When
+// heartbeats were missed it stays with its messages: after a standstill of the process one may have
+// come together with that news, and be the last delivery that the server's limit allows.
 func (s *subscription) pull() {
 	ctx := s.Context()
 	for ctx.Err() == nil {
@@ -71,6 +74,10 @@ func (s *subscription) pull() {
 		if err == nil {
 			stop := context.AfterFunc(ctx, messages.Drain)
 			err = s.deliverAll(ctx, messages)
+			for errors.Is(err, jetstream.ErrNoHeartbeat) && ctx.Err() == nil {
+				s.findAgain(ctx, err)
+				err = s.deliverAll(ctx, messages)
+			}
 			stop()
 			messages.Stop()
 		}

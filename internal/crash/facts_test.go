@@ -2,6 +2,7 @@ package crash
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -119,8 +120,11 @@ type breaksUnwritten struct {
 
 func (s breaksUnwritten) Change(ctx context.Context, c stores.Change) (stores.Changed, error) {
 	done, err := s.Store.Change(ctx, c)
-	if err == nil && c.Break {
-		_, err = s.b.db.ExecContext(ctx, s.b.dialect.placeholder("DELETE FROM millpond_audit WHERE reason = $1"), breakReason)
+	if err != nil || !c.Break {
+		return done, err
 	}
-	return done, err
+	if _, err := s.b.db.ExecContext(ctx, s.b.dialect.placeholder("DELETE FROM millpond_audit WHERE reason = $1"), breakReason); err != nil {
+		return done, errors.Join(stores.ErrUnavailable, err) // SQLite's lock may be taken
+	}
+	return done, nil
 }

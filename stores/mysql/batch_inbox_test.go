@@ -5,126 +5,49 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"runtime"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	driver "github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/require"
 
-	"github.com/millpond-go/millpond/internal/dbproxy"
+	"github.com/millpond-go/millpond/internal/batchtest"
 	"github.com/millpond-go/millpond/middleware"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/mysql"
 )
 
-// sharing is an inbox whose handler shares transactions, and what is seen of it.
+// sharing is an inbox whose handler shares transactions, and its store.
 type sharing struct {
-	*middleware.Inbox
-	counted
+	*batchtest.Inbox
 
-	mu  sync.Mutex
-	sum middleware.BatchEnd
-	n   int // batches
-}
-
-func (s *sharing) BatchEnded(b middleware.BatchEnd) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.n++
-	s.sum.Size, s.sum.Kept, s.sum.Failed, s.sum.Apart, s.sum.Late = s.sum.Size+b.Size, s.sum.Kept+b.Kept, s.sum.Failed+b.Failed, s.sum.Apart+b.Apart, s.sum.Late+b.Late
-	s.sum.NotWon += b.NotWon
-	if b.Lost != nil {
-		s.sum.Lost = b.Lost
-	}
-}
-
-func (s *sharing) ended() (batches int, sum middleware.BatchEnd) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.n, s.sum
+	counted counted
 }
 
 func newSharing(t *testing.T, p product, change ...func(*middleware.InboxConfig)) *sharing {
 	t.Helper()
 	s := &sharing{counted: newCounted(t, p, true)}
-	store, err := s.with(t, true, "", mysql.Config{MaxOpenConns: 30})
+	store, err := s.counted.with(t, true, "", mysql.Config{MaxOpenConns: 30})
 	require.NoError(t, err)
-	config := middleware.InboxConfig{
-		Service: "billing", Handler: "charge", Hooks: []middleware.Hook{s}, Logger: slog.New(slog.DiscardHandler),
-		HandlerTimeout: 10 * time.Second, CommitTimeout: 10 * time.Second,
-		BatchByHandler: map[string]middleware.BatchConfig{"charge": {Time: 5 * time.Second, From: 2}},
-	}
-	for _, f := range change {
-		f(&config)
-	}
-	s.Inbox, err = middleware.NewInbox(store, config)
-	require.NoError(t, err)
-	require.NoError(t, s.Inbox.Register(t.Context(), "charge", "orders"))
+	s.Inbox = batchtest.New(t, batchtest.Database{Store: store, Effects: func(ctx context.Context) (labels []string, err error) {
+		rows, err := s.counted.admin.QueryContext(ctx, "SELECT label FROM effect")
+		if err != nil {
+			return nil, err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var label string
+			if err := rows.Scan(&label); err != nil {
+				return nil, err
+			}
+			labels = append(labels, label)
+		}
+		return labels, rows.Err()
+	}}, change...)
 	return s
 }
-
-// deliver delivers messages at the same time, each once, and returns what the inbox has answered.
-func (s *sharing) deliver(from, to int, handle message.NoPublishHandlerFunc) []error {
-	var (
-		errs = make([]error, to-from)
-		all  sync.WaitGroup
-		wrap = s.Middleware(func(msg *message.Message) ([]*message.Message, error) { return nil, handle(msg) })
-	)
-	for i := range errs {
-		all.Go(func() {
-			exited := true
-			defer func() {
-				if r := recover(); r != nil {
-					errs[i] = fmt.Errorf("%v", r)
-				} else if exited {
-					errs[i] = errors.New("exited")
-				}
-			}()
-			_, errs[i] = wrap(message.NewMessage(fmt.Sprintf("m%04d", from+i), nil))
-			exited = false
-		})
-	}
-	all.Wait()
-	return errs
-}
-
-// once checks that each of n messages has its effect exactly once, but for those that are left.
-func (s *sharing) once(t *testing.T, n int, left func(i int) bool) {
-	t.Helper()
-	counts := make(map[string]int)
-	rows, err := s.admin.QueryContext(t.Context(), "SELECT label, count(*) FROM effect GROUP BY label")
-	require.NoError(t, err)
-	defer rows.Close()
-	for rows.Next() {
-		var label string
-		var n int
-		require.NoError(t, rows.Scan(&label, &n))
-		counts[label] = n
-	}
-	require.NoError(t, rows.Err())
-	for i := range n {
-		id, want := fmt.Sprintf("m%04d", i), 1
-		if left(i) {
-			want = 0
-		}
-		if counts[id] != want {
-			t.Errorf("%s has %d effects, want %d", id, counts[id], want)
-		}
-		v, err := s.Look(t.Context(), stores.Key{Consumer: billing, ID: []byte("u:" + id)}, stores.Fingerprint{})
-		require.NoError(t, err)
-		if (v.Outcome == stores.Duplicate) != (want == 1) {
-			t.Errorf("%s is %s", id, v.Outcome)
-		}
-	}
-}
-
-func none(int) bool { return false }
 
 func effectOf(ctx context.Context, tx *sql.Tx, msg *message.Message) error {
 	_, err := tx.ExecContext(ctx, "INSERT INTO effect VALUES (?)", msg.UUID)
@@ -136,53 +59,55 @@ var errRefused = errors.New("refused")
 // Whatever a handler does to its transaction happens to its message alone.
 func TestDishonestHandlersInBatches(t *testing.T) {
 	t.Parallel()
-	bad := func(i int) bool { return i%10 == 3 }
 	sends := func(text string) func(context.Context, *sql.Tx) error {
 		return func(ctx context.Context, tx *sql.Tx) error { _, err := tx.ExecContext(ctx, text); return err }
 	}
-	acts := map[string]struct {
-		act  func(ctx context.Context, tx *sql.Tx) error
-		runs bool // and completes, in a transaction of its own
-	}{
-		"fails":       {act: func(context.Context, *sql.Tx) error { return errRefused }},
-		"panics":      {act: func(context.Context, *sql.Tx) error { panic("at the disco") }},
-		"exits":       {act: func(context.Context, *sql.Tx) error { runtime.Goexit(); return nil }},
-		"bad SQL":     {act: sends("SELECT nothing")},
-		"commits":     {act: func(_ context.Context, tx *sql.Tx) error { _ = tx.Commit(); return nil }},
-		"commits SQL": {act: func(ctx context.Context, tx *sql.Tx) error { _, _ = tx.ExecContext(ctx, "COMMIT"); return nil }},
-		"DDL":         {act: sends("CREATE TABLE IF NOT EXISTS ddl (n INT)")},
-		"leaves rows": {act: func(ctx context.Context, tx *sql.Tx) error {
+	hides := func(text string) func(context.Context, *sql.Tx) error {
+		return func(ctx context.Context, tx *sql.Tx) error { _, _ = tx.ExecContext(ctx, text); return nil }
+	}
+	type kind struct {
+		batchtest.Act
+
+		do func(ctx context.Context, tx *sql.Tx) error
+	}
+	var (
+		fails  = batchtest.Act{Seen: batchtest.Fails}
+		loses  = batchtest.Act{Seen: batchtest.Loses}
+		apart  = batchtest.Act{Seen: batchtest.Apart, Runs: true}
+		keeps  = batchtest.Act{Seen: batchtest.Keeps, Runs: true}
+		doomed = batchtest.Act{Seen: batchtest.Apart} // it fails in a transaction of its own, too
+	)
+	acts := make(map[string]batchtest.Act)
+	for name, k := range map[string]kind{
+		"fails":       {fails, func(context.Context, *sql.Tx) error { return errRefused }},
+		"panics":      {fails, func(context.Context, *sql.Tx) error { panic("at the disco") }},
+		"exits":       {fails, func(context.Context, *sql.Tx) error { runtime.Goexit(); return nil }},
+		"bad SQL":     {fails, sends("SELECT nothing")},
+		"commits":     {fails, func(_ context.Context, tx *sql.Tx) error { _ = tx.Commit(); return nil }},
+		"commits SQL": {doomed, hides("COMMIT")},
+		"DDL":         {doomed, sends("CREATE TABLE IF NOT EXISTS ddl (n INT)")},
+		"leaves rows": {loses, func(ctx context.Context, tx *sql.Tx) error {
 			_, err := tx.QueryContext(ctx, numbers(50_000)+" SELECT n FROM numbers") //nolint:sqlclosecheck,rowserrcheck // it is left open
 			return err
 		}},
-		"hides":        {runs: true, act: func(ctx context.Context, tx *sql.Tx) error { _, _ = tx.ExecContext(ctx, "SELECT nothing"); return nil }},
-		"its variable": {runs: true, act: sends("SET @mine = 1")},
-		"its lock":     {runs: true, act: sends("SELECT GET_LOCK('mine', 0)")},
-		"a savepoint":  {runs: true, act: sends("SAVEPOINT mine")},
+		"hides":        {keeps, hides("SELECT nothing")},
+		"its variable": {apart, sends("SET @mine = 1")},
+		"its lock":     {apart, sends("SELECT GET_LOCK('mine', 0)")},
+		"a savepoint":  {apart, sends("SAVEPOINT mine")},
+	} {
+		k.Handler = mysql.Handler(func(ctx context.Context, tx *sql.Tx, msg *message.Message) error {
+			if err := effectOf(ctx, tx, msg); err != nil || !batchtest.Bad(msg.UUID) {
+				return err
+			}
+			return k.do(ctx, tx)
+		})
+		acts[name] = k.Act
 	}
 	byTurns(t, func(t *testing.T, p product) {
-		for name, test := range acts {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				s := newSharing(t, p, func(c *middleware.InboxConfig) { c.Retry.MaxAttempts = 1 })
-				const n = 40
-				errs := s.deliver(0, n, mysql.Handler(func(ctx context.Context, tx *sql.Tx, msg *message.Message) error {
-					if err := effectOf(ctx, tx, msg); err != nil || msg.UUID[4] != '3' {
-						return err
-					}
-					return test.act(ctx, tx)
-				}))
-				s.once(t, n, func(i int) bool { return bad(i) && !test.runs })
-				for i, err := range errs {
-					if !bad(i) || test.runs {
-						require.NoError(t, err)
-					}
-				}
-				_, sum := s.ended()
-				t.Logf("%+v", sum)
-				require.Positive(t, sum.Size)
-			})
-		}
+		batchtest.Dishonest(t, func(t *testing.T, change ...func(*middleware.InboxConfig)) *batchtest.Inbox {
+			t.Helper()
+			return newSharing(t, p, change...).Inbox
+		}, acts)
 	})
 }
 
@@ -190,45 +115,32 @@ func TestDishonestHandlersInBatches(t *testing.T) {
 // its effects once.
 func TestBatchesThatDeadlockComeToAnEnd(t *testing.T) {
 	t.Parallel()
-	const hot, n, most = 100, 200, 20
 	byTurns(t, func(t *testing.T, p product) {
-		s := newSharing(t, p, func(c *middleware.InboxConfig) {
-			c.Retry = middleware.RetryPolicy{MaxAttempts: 100, Placement: stores.PlacementRedelivered}
-		})
-		ctx := t.Context()
-		_, err := s.admin.ExecContext(ctx, "CREATE TABLE hot (id INT PRIMARY KEY, n INT NOT NULL)")
+		s := newSharing(t, p, batchtest.Redelivers)
+		admin := s.counted.admin
+		_, err := admin.ExecContext(t.Context(), "CREATE TABLE hot (id INT PRIMARY KEY, n INT NOT NULL)")
 		require.NoError(t, err)
-		_, err = s.admin.ExecContext(ctx, fmt.Sprintf("INSERT INTO hot %s SELECT n, 0 FROM numbers WHERE n < %d", numbers(100_000), hot))
+		_, err = admin.ExecContext(t.Context(), fmt.Sprintf("INSERT INTO hot %s SELECT n, 0 FROM numbers WHERE n < %d", numbers(100_000), batchtest.HotRows))
 		require.NoError(t, err)
-		var deadlocks atomic.Int32
-		handle := mysql.Handler(func(ctx context.Context, tx *sql.Tx, msg *message.Message) error {
-			for range 2 {
-				if _, err := tx.ExecContext(ctx, "UPDATE hot SET n = n + 1 WHERE id = ?", rand.IntN(hot)); err != nil {
-					if e, ok := errors.AsType[*driver.MySQLError](err); ok && e.Number == 1213 {
-						deadlocks.Add(1)
+		batchtest.Deadlocks(t, s.Inbox, batchtest.Meeting{
+			Handler: func(row func() int) message.NoPublishHandlerFunc {
+				return mysql.Handler(func(ctx context.Context, tx *sql.Tx, msg *message.Message) error {
+					for range 2 {
+						if _, err := tx.ExecContext(ctx, "UPDATE hot SET n = n + 1 WHERE id = ?", row()); err != nil {
+							return err
+						}
 					}
-					return err
-				}
-			}
-			return effectOf(ctx, tx, msg)
+					return effectOf(ctx, tx, msg)
+				})
+			},
+			Deadlock: func(err error) bool {
+				e, ok := errors.AsType[*driver.MySQLError](err)
+				return ok && e.Number == 1213
+			},
+			Sum: func() (n int, err error) {
+				return n, admin.QueryRowContext(t.Context(), "SELECT sum(n) FROM hot").Scan(&n)
+			},
 		})
-		delivered := 0
-		for round := 0; deadlocks.Load() == 0 && round < most; round++ { // few batches may not meet
-			errs := s.deliver(delivered, delivered+n, handle)
-			for try := 0; errors.Join(errs...) != nil && try < most; try++ {
-				errs = s.deliver(delivered, delivered+n, handle)
-			}
-			require.NoError(t, errors.Join(errs...))
-			delivered += n
-		}
-		s.once(t, delivered, none)
-		var sum int
-		require.NoError(t, s.admin.QueryRowContext(ctx, "SELECT sum(n) FROM hot").Scan(&sum))
-		require.Equal(t, 2*delivered, sum)
-		batches, all := s.ended()
-		t.Logf("%d deadlocks; %d batches: %+v", deadlocks.Load(), batches, all)
-		require.Positive(t, deadlocks.Load())
-		require.Positive(t, all.Kept)
 	})
 }
 
@@ -237,42 +149,8 @@ func TestBatchesThatDeadlockComeToAnEnd(t *testing.T) {
 func TestBatchesOnConnectionsThatAreLost(t *testing.T) {
 	t.Parallel()
 	byTurns(t, func(t *testing.T, p product) {
-		s := newSharing(t, p, func(c *middleware.InboxConfig) {
-			c.CacheSize, c.Hold.MaxPause = -1, 50*time.Millisecond
-			c.Retry = middleware.RetryPolicy{MaxAttempts: 1000, Backoff: middleware.BackoffConfig{Min: time.Millisecond, Max: time.Millisecond}, Placement: stores.PlacementRedelivered}
-		})
-		s.proxy.SetRandomFaults(dbproxy.RandomFaults{Seed: 1, LoseCommitReply: 0.1, LoseCommitRequest: 0.1})
-		var runs atomic.Int32
-		handle := mysql.Handler(func(ctx context.Context, tx *sql.Tx, msg *message.Message) error {
-			n := runs.Add(1)
-			if n%70 == 0 {
-				s.proxy.CutAll()
-			}
-			if err := effectOf(ctx, tx, msg); err != nil || n%11 != 0 {
-				return err
-			}
-			return errRefused
-		})
-		const n, most = 150, 50
-		var twins sync.WaitGroup
-		var left [2]error
-		for i := range left {
-			twins.Go(func() {
-				for try := range most {
-					if left[i] = errors.Join(s.deliver(0, n, handle)...); left[i] == nil || try == most {
-						return
-					}
-				}
-			})
-		}
-		twins.Wait()
-		require.NoError(t, errors.Join(left[:]...))
-		s.proxy.SetRandomFaults(dbproxy.RandomFaults{})
-		s.once(t, n, none)
-		batches, sum := s.ended()
-		require.Error(t, sum.Lost)
-		require.Positive(t, sum.Kept)
-		t.Logf("%d runs, %d batches, %+v", runs.Load(), batches, sum)
+		s := newSharing(t, p, batchtest.Redelivers)
+		batchtest.LostConnections(t, s.Inbox, s.counted.proxy, mysql.Handler(effectOf))
 	})
 }
 

@@ -3,9 +3,6 @@ package postgres_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
+	"github.com/millpond-go/millpond/internal/batchtest"
 	"github.com/millpond-go/millpond/internal/pgproxy"
 	"github.com/millpond-go/millpond/internal/pgtest"
 	"github.com/millpond-go/millpond/internal/testenv"
@@ -90,13 +88,13 @@ func unknownBatch(t *testing.T, as writing, lose func(*pgproxy.Proxy, int), want
 	all := &arrivals{all: make(chan struct{})}
 	s := newSharingOn(t, openStore(t, pgtest.WithParameters(t, proxy.URL(), "pool_max_conns", "30")), func(c *middleware.InboxConfig) {
 		c.Hooks = append(c.Hooks, all)
-		c.BatchByHandler["stock"] = middleware.BatchConfig{From: 1, Time: 5 * time.Second}
+		c.BatchByHandler[batchtest.Handler] = middleware.BatchConfig{From: 1, Time: 5 * time.Second}
 	})
 	runs := deliverBehindAlone(t, s, all, as, func() { lose(proxy, 1) })
-	s.once(t, places+whole)
-	batches, sum := s.ended()
-	if sum.Kept < whole || len(batches) > 1 {
-		t.Logf("%d batches of %d messages", len(batches), sum.Kept)
+	s.Once(t, places+whole, batchtest.None)
+	batches, sum := s.Ended()
+	if sum.Kept < whole || batches > 1 {
+		t.Logf("%d batches of %d messages", batches, sum.Kept)
 		return false
 	}
 	require.Equal(t, whole, sum.Kept)
@@ -106,7 +104,7 @@ func unknownBatch(t *testing.T, as writing, lose func(*pgproxy.Proxy, int), want
 			t.Errorf("%s ran %d times, want %d", id, n, want)
 		}
 	}
-	size, _ := s.Batches()["stock"]
+	size, _ := s.Batches()[batchtest.Handler]
 	require.Equal(t, whole/2, size.Size)
 	require.Equal(t, stores.ErrCommitUnknown.Error(), size.Why, "it may be shown to anybody")
 	return true
@@ -143,7 +141,7 @@ func deliverBehindAlone(t *testing.T, s *sharing, all *arrivals, as writing, beg
 	var deliveries sync.WaitGroup
 	for i := range places + whole {
 		deliveries.Go(func() {
-			id := fmt.Sprintf("m%03d", i)
+			id := batchtest.ID(i)
 			if _, err := wrapped(message.NewMessage(id, nil)); err != nil {
 				t.Errorf("%s: %v", id, err)
 			}
@@ -162,55 +160,30 @@ func deliverBehindAlone(t *testing.T, s *sharing, all *arrivals, as writing, beg
 // Batches that meet on the same rows deadlock, and come to an end all the same.
 func TestBatchesThatDeadlockComeToAnEnd(t *testing.T) {
 	t.Parallel()
-	const hot, n = 100, 200
 	address := pgtest.WithParameters(t, testenv.VolatilePostgres(t).NewDatabase(t), "pool_max_conns", "30", "deadlock_timeout", "50ms")
-	s := newSharingOn(t, openStore(t, address), func(c *middleware.InboxConfig) {
-		c.Logger = slog.New(slog.DiscardHandler)
-		c.Retry = middleware.RetryPolicy{MaxAttempts: 100, Placement: stores.PlacementRedelivered}
-		c.BatchByHandler["stock"] = middleware.BatchConfig{From: 2, Time: 2 * time.Second}
-	})
-	ctx := t.Context()
-	_, err := s.store.Pool().Exec(ctx, "CREATE TABLE hot (id int PRIMARY KEY, n int NOT NULL)")
+	s := newSharingOn(t, openStore(t, address), batchtest.Redelivers)
+	pool := s.store.Pool()
+	_, err := pool.Exec(t.Context(), "CREATE TABLE hot (id int PRIMARY KEY, n int NOT NULL)")
 	require.NoError(t, err)
-	_, err = s.store.Pool().Exec(ctx, "INSERT INTO hot SELECT id, 0 FROM generate_series(0, $1 - 1) AS id", hot)
+	_, err = pool.Exec(t.Context(), "INSERT INTO hot SELECT id, 0 FROM generate_series(0, $1 - 1) AS id", batchtest.HotRows)
 	require.NoError(t, err)
-	var deadlocks atomic.Int32
-	handle := postgres.Handler(func(ctx context.Context, tx pgx.Tx, msg *message.Message) error {
-		for range 2 {
-			if _, err := tx.Exec(ctx, "UPDATE hot SET n = n + 1 WHERE id = $1", rand.IntN(hot)); err != nil {
-				var pg *pgconn.PgError
-				if errors.As(err, &pg) && pg.Code == "40P01" {
-					deadlocks.Add(1)
-				}
-				return err
-			}
-		}
-		return effect(msg, tx)
-	})
-	wrapped := s.Middleware(func(msg *message.Message) ([]*message.Message, error) { return nil, handle(msg) })
-	begun := time.Now()
-	delivered := 0
-	for deadlocks.Load() == 0 && time.Since(begun) < time.Minute { // few batches may not meet
-		var deliveries sync.WaitGroup
-		for range n {
-			id := fmt.Sprintf("m%03d", delivered)
-			delivered++
-			deliveries.Go(func() {
-				for msg := message.NewMessage(id, nil); ; msg = msg.Copy() {
-					if _, err := wrapped(msg); err == nil || time.Since(begun) > time.Minute {
-						return
+	batchtest.Deadlocks(t, s.Inbox, batchtest.Meeting{
+		Handler: func(row func() int) message.NoPublishHandlerFunc {
+			return postgres.Handler(func(ctx context.Context, tx pgx.Tx, msg *message.Message) error {
+				for range 2 {
+					if _, err := tx.Exec(ctx, "UPDATE hot SET n = n + 1 WHERE id = $1", row()); err != nil {
+						return err
 					}
 				}
+				return effect(msg, tx)
 			})
-		}
-		deliveries.Wait()
-	}
-	s.once(t, delivered)
-	var sum int
-	require.NoError(t, s.store.Pool().QueryRow(ctx, "SELECT sum(n) FROM hot").Scan(&sum))
-	require.Equal(t, 2*delivered, sum)
-	batches, all := s.ended()
-	t.Logf("%d deadlocks in %s; %d batches: %+v", deadlocks.Load(), time.Since(begun), len(batches), all)
-	require.Positive(t, deadlocks.Load())
-	require.Positive(t, all.Kept)
+		},
+		Deadlock: func(err error) bool {
+			pg, ok := errors.AsType[*pgconn.PgError](err)
+			return ok && pg.Code == "40P01"
+		},
+		Sum: func() (n int, err error) {
+			return n, pool.QueryRow(t.Context(), "SELECT sum(n) FROM hot").Scan(&n)
+		},
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/millpond-go/millpond/internal/batchtest"
 	"github.com/millpond-go/millpond/internal/pgproxy"
 	"github.com/millpond-go/millpond/internal/pgtest"
 	"github.com/millpond-go/millpond/internal/testenv"
@@ -32,18 +33,17 @@ func TestDuplicatesInBatchesTakeOneTrip(t *testing.T) {
 			return effect(msg, tx)
 		})
 	}
-	for _, err := range s.deliver(t, done, handle(func() {})) {
+	for _, err := range s.Deliver(0, done, handle(func() {})) {
 		require.NoError(t, err)
 	}
-	before, _ := s.ended()
-	_, sumBefore := s.ended()
+	before, sumBefore := s.Ended()
 	trips := proxy.Stats().RoundTrips
-	for _, err := range s.deliver(t, n, handle(crowded(8))) {
+	for _, err := range s.Deliver(0, n, handle(batchtest.Crowded(8))) {
 		require.NoError(t, err)
 	}
 	trips = proxy.Stats().RoundTrips - trips
-	all, sum := s.ended()
-	batches, kept, unwon := len(all)-len(before), sum.Kept-sumBefore.Kept, sum.NotWon-sumBefore.NotWon
+	all, sum := s.Ended()
+	batches, kept, unwon := all-before, sum.Kept-sumBefore.Kept, sum.NotWon-sumBefore.NotWon
 	require.NoError(t, sum.Lost)
 	want := 2*batches + kept + unwon // two of each batch, and one for each handler and duplicate in it
 	alone := 3*(n-done-kept) + 2*(done-unwon)
@@ -51,5 +51,5 @@ func TestDuplicatesInBatchesTakeOneTrip(t *testing.T) {
 	require.Greater(t, unwon, 8)
 	const slack = 4 // what an inbox asks now and then
 	require.LessOrEqual(t, trips, want+alone+slack)
-	s.once(t, n)
+	s.Once(t, n, batchtest.None)
 }

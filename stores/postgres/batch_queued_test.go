@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/millpond-go/millpond/internal/batchtest"
 	"github.com/millpond-go/millpond/internal/pgtest"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/middleware"
@@ -313,20 +314,22 @@ func TestQueuedHandlersShareThroughTheInbox(t *testing.T) {
 	t.Parallel()
 	s := newSharing(t)
 	const messages = 100
+	wait := batchtest.Crowded(8)
 	handle := postgres.Queued(func(_ context.Context, q *postgres.Queue, msg *message.Message) error {
+		wait()
 		rows := int64(1)
-		if msg.UUID[2] == '7' && msg.UUID[3] == '0' {
+		if msg.UUID == batchtest.ID(70) {
 			rows = 2
 		}
 		q.ExecRows(rows, insertEffect, msg.UUID)
 		return nil
 	})
-	for i, err := range s.deliver(t, messages, handle) {
+	for i, err := range s.Deliver(0, messages, handle) {
 		require.NoError(t, err, i)
 	}
-	s.once(t, messages, "m070")
-	require.Equal(t, middleware.ResultParked, s.result("m070"))
-	_, sum := s.ended()
+	s.Once(t, messages, func(i int) bool { return i == 70 })
+	require.Equal(t, middleware.ResultParked, s.Result(70))
+	_, sum := s.Ended()
 	require.NoError(t, sum.Lost)
 	t.Logf("%+v", sum)
 	require.GreaterOrEqual(t, sum.Kept, messages/2)

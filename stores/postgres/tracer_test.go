@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/millpond-go/millpond/internal/batchtest"
 	"github.com/millpond-go/millpond/internal/pgtest"
 	"github.com/millpond-go/millpond/internal/testenv"
 	"github.com/millpond-go/millpond/middleware"
@@ -89,19 +90,19 @@ func TestATracerThatPanicsInABatchKeepsNoConnection(t *testing.T) {
 	t.Parallel()
 	store, tracer := traced(t, "20")
 	s := newSharingOn(t, store, func(c *middleware.InboxConfig) { c.Retry.MaxAttempts = 1 })
-	wait := crowded(8)
+	wait := batchtest.Crowded(8)
 	tracer.Armed.Store(true)
-	s.deliver(t, 40, postgres.Handler(func(ctx context.Context, tx pgx.Tx, msg *message.Message) error {
+	s.Deliver(0, 40, postgres.Handler(func(ctx context.Context, tx pgx.Tx, msg *message.Message) error {
 		wait()
-		if msg.UUID[3] == '3' {
+		if batchtest.Bad(msg.UUID) {
 			_, err := tx.Exec(ctx, "SELECT nothing") // cannot be prepared, so that the batch is lost
 			return err
 		}
 		return effect(msg, tx)
 	}))
 	tracer.Armed.Store(false)
-	_, sum := s.ended()
+	_, sum := s.Ended()
 	require.ErrorIs(t, sum.Lost, stores.ErrBatchLost)
 	require.Eventually(t, func() bool { return store.Pool().Stat().AcquiredConns() == 0 }, 10*time.Second, 10*time.Millisecond)
-	s.once(t, 40, "m003", "m013", "m023", "m033")
+	s.Once(t, 40, func(i int) bool { return batchtest.Bad(batchtest.ID(i)) })
 }
