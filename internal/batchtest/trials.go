@@ -94,7 +94,7 @@ func Deadlocks(t *testing.T, s *Inbox, m Meeting) {
 	t.Helper()
 	const n, most = 200, 20
 	var deadlocks atomic.Int32
-	handle := m.Handler(func() int { return rand.IntN(HotRows) })
+	handle := m.Handler(func() int { return rand.IntN(HotRows) }) //nolint:gosec // any rows do
 	noticing := func(msg *message.Message) error {
 		err := handle(msg)
 		if err != nil && m.Deadlock(err) {

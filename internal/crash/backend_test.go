@@ -54,6 +54,7 @@ type backend struct {
 // clients is how a worker of a system opens its store. The server need not be up.
 var clients = map[string]func(ctx context.Context, url string, worker int) (*backend, error){
 	"postgres":     openPostgres,
+	queuedName:     openQueued,
 	"pgbouncer":    openPooled,
 	"postgres+sql": openSQLDB,
 	"lib/pq":       openPQ,

@@ -136,7 +136,7 @@ func TestBatches(t *testing.T) {
 	t.Parallel()
 	tests := make(map[string]func(*testing.T))
 	for name, open := range map[string]opener{
-		"postgres": newFragilePostgres, "postgres+sql": newFragileSQLDB, "sqlite": newSQLite, "mariadb": newFragileMariaDB, "mysql": newFragileMySQL,
+		"postgres": newFragilePostgres, queuedName: newFragileQueued, "postgres+sql": newFragileSQLDB, "sqlite": newSQLite, "mariadb": newFragileMariaDB, "mysql": newFragileMySQL,
 	} {
 		tests["points on "+name] = func(t *testing.T) { t.Helper(); killInBatches(t, open, len(tests)) }
 		tests["random on "+name] = func(t *testing.T) { t.Helper(); hurtBatches(t, open) }
@@ -228,7 +228,7 @@ func hurried(c *middleware.InboxConfig) {
 func TestVariantsOfBatchesAreFound(t *testing.T) {
 	t.Parallel()
 	for _, name := range rotation.Turn(t, 1, slices.Sorted(maps.Keys(batchVariants))...) {
-		all := map[string]opener{"postgres": newFragilePostgres, "mariadb": newFragileMariaDB, "mysql": newFragileMySQL}
+		all := map[string]opener{"postgres": newFragilePostgres, queuedName: newFragileQueued, "mariadb": newFragileMariaDB, "mysql": newFragileMySQL}
 		if batchVariants[name].lose == 0 { // what a network loses
 			all["sqlite"] = newSQLite
 		}

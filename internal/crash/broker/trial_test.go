@@ -32,6 +32,10 @@ type trial struct {
 	messages int           // at least; more while faults are still to come
 	limit    time.Duration // until everything must be at rest
 
+	// outlasted: workers are stopped for so long that the broker may count to its limit without
+	// anybody who could act. It reports those messages, and they are handled all the same.
+	outlasted bool
+
 	ledger *ledger
 	logs   []*os.File   // what workers write to standard error
 	struck atomic.Int64 // decisive faults
