@@ -48,3 +48,23 @@ func TestAMemberEndsOnce(t *testing.T) {
 	require.NoError(t, other.Commit(ctx))
 	require.Equal(t, []string{"first", "other"}, committedKeys(t, s))
 }
+
+// A handler that asks for the connection itself, while the pool has none to spare, gets none. It
+// runs again alone, and its batch goes on.
+func TestAMemberWithoutASpareConnectionRunsAlone(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, pgtest.WithParameters(t, testenv.VolatilePostgres(t).NewDatabase(t), "pool_max_conns", "1"))
+	b := beginBatch(t, s, "asks", "goes on")
+	asks, goesOn := b.Members()[0], b.Members()[1]
+	tx := memberTx(t, asks)
+	require.Nil(t, tx.Conn())
+	require.Equal(t, pgx.LargeObjects{}, tx.LargeObjects())
+	_, err := tx.Exec(t.Context(), insertEffect, "asks")
+	require.NoError(t, err) // it is undone
+	require.ErrorIs(t, asks.Keep(t.Context()), stores.ErrNotShared)
+	_, err = memberTx(t, goesOn).Exec(t.Context(), insertEffect, "goes on")
+	require.NoError(t, err)
+	require.NoError(t, goesOn.Keep(t.Context()))
+	require.NoError(t, b.Commit(t.Context()))
+	require.Equal(t, []string{"goes on"}, committedKeys(t, s))
+}
