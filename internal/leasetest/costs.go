@@ -2,10 +2,13 @@
 package leasetest
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -37,6 +40,13 @@ type Store struct {
 	Cost     func(f func()) Cost             // what f costs
 }
 
+// mostFrequent returns the smallest of the most frequent costs.
+func mostFrequent(seen map[Cost]int) Cost {
+	return slices.MaxFunc(slices.Collect(maps.Keys(seen)), func(a, b Cost) int {
+		return cmp.Or(cmp.Compare(seen[a], seen[b]), cmp.Compare(b.Trips, a.Trips), cmp.Compare(b.Commits, a.Commits))
+	})
+}
+
 // Measure returns what messages cost when connections are open and statements are prepared.
 func Measure(t *testing.T, s Store) (c Costs) {
 	t.Helper()
@@ -62,8 +72,8 @@ func Measure(t *testing.T, s Store) (c Costs) {
 		return nil, errors.Join(failed, middleware.OnComplete(m.Context(), s.Write))
 	})
 	deliver := func(id string) Cost {
-		least := Cost{1 << 30, 1 << 30}
-		for range 4 { // those at first prepare, and a server may have something else to do
+		seen := make(map[Cost]int)
+		for range 4 { // those at first prepare, and a busy machine may count late or let a renewal begin late
 			m := message.NewMessage(id, []byte("payload"))
 			if id == "" {
 				m.UUID = rand.Text()
@@ -74,9 +84,9 @@ func Measure(t *testing.T, s Store) (c Costs) {
 					t.Fatal(err)
 				}
 			})
-			least = Cost{min(least.Trips, cost.Trips), min(least.Commits, cost.Commits)}
+			seen[cost]++
 		}
-		return least
+		return mostFrequent(seen)
 	}
 	c.First, c.Duplicate = deliver(""), deliver("seen")
 	steps = 1

@@ -217,8 +217,9 @@ func (t *memberTx) Conn() *pgx.Conn { return t.dead().Conn() }
 // LargeObjects returns those of a closed connection.
 func (t *memberTx) LargeObjects() pgx.LargeObjects { return t.dead().LargeObjects() }
 
-// deadTimeout bounds the wait for the connection that dead closes.
-const deadTimeout = time.Second
+// deadTimeout bounds the wait for the connection that dead closes. A busy server takes seconds to
+// accept one, and a handler waits here only once: from then on it runs alone.
+const deadTimeout = 5 * time.Second
 
 // dead returns the transaction of a closed connection, for a handler that wants the connection
 // itself. It must not get the one with others' claims, and runs again in its own transaction.
