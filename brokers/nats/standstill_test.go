@@ -18,7 +18,7 @@ import (
 type relay struct {
 	address string
 	open    sync.RWMutex // locked while answers are held back
-	asked   *sign        // in what the client asks
+	asked   []*sign      // in what the client asks
 	came    *sign        // in what the server answers
 }
 
@@ -37,7 +37,16 @@ func (s *sign) look(sent []byte) {
 	}
 }
 
-func startRelay(t *testing.T, server string, asked, came *sign) *relay {
+func (s *sign) wait(t *testing.T) {
+	t.Helper()
+	select {
+	case <-s.seen:
+	case <-time.After(within):
+		t.Errorf("%q is not sent", s.text)
+	}
+}
+
+func startRelay(t *testing.T, server string, came *sign, asked ...*sign) *relay {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -63,15 +72,35 @@ func startRelay(t *testing.T, server string, asked, came *sign) *relay {
 		defer up.Close()
 		copies.Go(func() {
 			defer up.Close()
-			copySome(up, client, r.asked.look)
+			copySome(up, client, func(sent []byte) {
+				for _, s := range r.asked {
+					s.look(sent)
+				}
+			})
 		})
-		copySome(client, up, func(sent []byte) {
-			r.came.look(sent)
+		answers := make(chan []byte, 1000)
+		copies.Go(func() {
+			defer close(answers)
+			copySome(answered(answers), up, r.came.look)
+		})
+		for answer := range answers {
 			r.open.RLock()
-			r.open.RUnlock() //nolint:staticcheck // it waits
-		})
+			_, err = client.Write(answer)
+			r.open.RUnlock()
+			if err != nil {
+				_ = up.Close()
+			}
+		}
 	})
 	return r
+}
+
+// answered takes answers that are read before they may be sent on.
+type answered chan<- []byte
+
+func (a answered) Write(answer []byte) (int, error) {
+	a <- bytes.Clone(answer)
+	return len(answer), nil
 }
 
 func copySome(to io.Writer, from io.Reader, look func(sent []byte)) {
@@ -84,13 +113,14 @@ func copySome(to io.Writer, from io.Reader, look func(sent []byte)) {
 	}
 }
 
-// A client that hears nothing for a while looks for its stream again. What the server has sent to
-// it before is handed out all the same: it may be the last delivery that a limit allows.
+// A client that hears nothing for a while gives up its pull. What the server has sent to it before is
+// handed out all the same if it comes then: it may be the last delivery that a limit allows.
 func TestWhatComesAfterAStandstillIsHandedOut(t *testing.T) {
 	t.Parallel()
 	server := testenv.NATS(t)
 	const payload = "held back"
-	way := startRelay(t, server, newSign("STREAM.NAMES"), newSign(payload))
+	waits, asksAgain, came := newSign("CONSUMER.MSG.NEXT"), newSign("CONSUMER.MSG.NEXT"), newSign(payload)
+	way := startRelay(t, server, came, waits, asksAgain)
 	stands, other := start(t, way.address, func(c *nats.Config) { c.Consume.AckWait = time.Minute }), start(t, server, nil)
 	topic := newTopic()
 	messages, err := subscribe(t, stands, topic)
@@ -100,21 +130,20 @@ func TestWhatComesAfterAStandstillIsHandedOut(t *testing.T) {
 	first := newMessage()
 	publish(t, other, topic, first)
 	msg, _ := receive(t, messages)
-	msg.Ack() // so that the next pull waits
+	waits.armed.Store(true)
+	msg.Ack()
+	waits.wait(t) // the next pull
 	way.open.Lock()
-	way.asked.armed.Store(true)
-	way.came.armed.Store(true)
+	goOn := sync.OnceFunc(way.open.Unlock)
+	t.Cleanup(goOn) // or the copies would wait for ever
+	asksAgain.armed.Store(true)
+	came.armed.Store(true)
 	sent := newMessage()
 	sent.Payload = []byte(payload)
 	publish(t, other, topic, sent)
-	for _, s := range []*sign{way.came, way.asked} {
-		select {
-		case <-s.seen:
-		case <-time.After(within):
-			t.Errorf("%q is not sent", s.text)
-		}
-	}
-	way.open.Unlock()
+	came.wait(t)
+	asksAgain.wait(t)
+	goOn()
 	msg, d := receive(t, messages)
 	if msg.UUID != sent.UUID || d.Count != 1 {
 		t.Errorf("%s is delivery %d", msg.UUID, d.Count)

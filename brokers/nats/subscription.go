@@ -22,6 +22,7 @@ const (
 	redeliveryGrowth       = 30 // the largest delay, in multiples of the first
 	pullExpiry             = 30 * time.Second
 	heartbeat              = 5 * time.Second // from the server, to an idle pull; two missed ones are an error
+	lateWait               = time.Second     // for what the connection still has to read then
 )
 
 // source is where a subscription's messages come from.
@@ -64,9 +65,7 @@ func (s *subscription) Run() {
 	_ = s.subscriber.broker.conn.FlushTimeout(flushTimeout) // flushes acks; messages whose ack is lost are redelivered
 }
 
-// pull is one slot: it takes a message, delivers it, settles it, and takes the next one. When
-// heartbeats were missed it stays with its messages: after a standstill of the process one may have
-// come together with that news, and be the last delivery that the server's limit allows.
+// pull is one slot: it takes a message, delivers it, settles it, and takes the next one.
 func (s *subscription) pull() {
 	ctx := s.Context()
 	for ctx.Err() == nil {
@@ -74,12 +73,11 @@ func (s *subscription) pull() {
 		if err == nil {
 			stop := context.AfterFunc(ctx, messages.Drain)
 			err = s.deliverAll(ctx, messages)
-			for errors.Is(err, jetstream.ErrNoHeartbeat) && ctx.Err() == nil {
-				s.findAgain(ctx, err)
-				err = s.deliverAll(ctx, messages)
-			}
-			stop()
+			late := lateOne(messages, stop(), err)
 			messages.Stop()
+			if late != nil {
+				s.handOut(late)
+			}
 		}
 		if ctx.Err() == nil {
 			s.findAgain(ctx, err)
@@ -100,6 +98,20 @@ func (s *subscription) deliverAll(ctx context.Context, messages jetstream.Messag
 		s.handOut(msg)
 	}
 	return nil
+}
+
+// lateOne returns a message that comes together with the news that heartbeats were missed, as after a
+// standstill of the process. It may be the last delivery that the server's limit allows. Otherwise the
+// result is nil. After a drain Next must not be called, because it could wait for ever.
+func lateOne(messages jetstream.MessagesContext, undrained bool, err error) jetstream.Msg {
+	if !undrained || !errors.Is(err, jetstream.ErrNoHeartbeat) {
+		return nil
+	}
+	late, err := messages.Next(jetstream.NextMaxWait(lateWait))
+	if err != nil {
+		return nil
+	}
+	return late
 }
 
 // findAgain waits after an error, and looks up stream and consumer, which may have been deleted, or

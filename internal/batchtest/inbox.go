@@ -102,26 +102,39 @@ func Bad(id string) bool { return strings.HasSuffix(id, "3") }
 // Deliver delivers messages at the same time, each once, and returns what the inbox has answered.
 func (s *Inbox) Deliver(from, to int, handle message.NoPublishHandlerFunc) []error {
 	var (
-		errs = make([]error, to-from)
-		all  sync.WaitGroup
-		wrap = s.Middleware(func(msg *message.Message) ([]*message.Message, error) { return nil, handle(msg) })
+		errs    = make([]error, to-from)
+		all     sync.WaitGroup
+		deliver = s.delivery(handle)
 	)
 	for i := range errs {
 		all.Go(func() {
-			exited := true
-			defer func() {
-				if r := recover(); r != nil {
-					errs[i] = fmt.Errorf("%v", r)
-				} else if exited {
-					errs[i] = errors.New("exited")
-				}
-			}()
-			_, errs[i] = wrap(message.NewMessage(ID(from+i), nil))
-			exited = false
+			errs[i] = errors.New("exited")
+			errs[i] = deliver(ID(from + i))
 		})
 	}
 	all.Wait()
 	return errs
+}
+
+// delivery returns what delivers a message once, and turns a panic into an error.
+func (s *Inbox) delivery(handle message.NoPublishHandlerFunc) func(id string) error {
+	wrap := s.Middleware(func(msg *message.Message) ([]*message.Message, error) { return nil, handle(msg) })
+	return func(id string) (err error) {
+		defer func() {
+			if r := recover(); r != nil {
+				err = fmt.Errorf("%v", r)
+			}
+		}()
+		_, err = wrap(message.NewMessage(id, nil))
+		return err
+	}
+}
+
+// delivered returns how many messages' deliveries have ended.
+func (s *Inbox) delivered() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.results)
 }
 
 // Once checks that each of the first n messages is completed and has its effect exactly once, but
@@ -153,8 +166,8 @@ func (s *Inbox) Once(t *testing.T, n int, left func(i int) bool) {
 // None is left.
 func None(int) bool { return false }
 
-// Crowded returns what handlers call first, so that they go on when n are in flight. They do not
-// wait for long.
+// Crowded returns what handlers call first. They go on when n have begun, or soon after the first one,
+// so that messages are in flight which can share.
 func Crowded(n int) (wait func()) {
 	var (
 		arrived atomic.Int32
@@ -162,10 +175,12 @@ func Crowded(n int) (wait func()) {
 		all     = make(chan struct{})
 		open    = func() { once.Do(func() { close(all) }) }
 	)
-	time.AfterFunc(300*time.Millisecond, open)
 	return func() {
-		if arrived.Add(1) >= int32(n) { //nolint:gosec // it is small
+		switch arrived.Add(1) {
+		case int32(n): //nolint:gosec // it is small
 			open()
+		case 1:
+			time.AfterFunc(300*time.Millisecond, open)
 		}
 		<-all
 	}

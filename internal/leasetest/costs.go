@@ -73,7 +73,7 @@ func Measure(t *testing.T, s Store) (c Costs) {
 	})
 	deliver := func(id string) Cost {
 		seen := make(map[Cost]int)
-		for range 4 { // those at first prepare, and a busy machine may count late or let a renewal begin late
+		for range 6 { // those at first prepare, and a busy machine may count late or let a renewal begin late
 			m := message.NewMessage(id, []byte("payload"))
 			if id == "" {
 				m.UUID = rand.Text()

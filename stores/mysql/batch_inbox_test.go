@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	driver "github.com/go-sql-driver/mysql"
@@ -45,7 +46,9 @@ func newSharing(t *testing.T, p product, change ...func(*middleware.InboxConfig)
 			labels = append(labels, label)
 		}
 		return labels, rows.Err()
-	}}, change...)
+	}}, append([]func(*middleware.InboxConfig){func(c *middleware.InboxConfig) {
+		c.BatchByHandler[batchtest.Handler] = middleware.BatchConfig{From: 2, Time: 5 * time.Second}
+	}}, change...)...)
 	return s
 }
 

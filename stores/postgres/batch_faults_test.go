@@ -49,9 +49,9 @@ func TestAMemberEndsOnce(t *testing.T) {
 	require.Equal(t, []string{"first", "other"}, committedKeys(t, s))
 }
 
-// A handler that asks for the connection itself, while the pool has none to spare, gets none. It
-// runs again alone, and its batch goes on.
-func TestAMemberWithoutASpareConnectionRunsAlone(t *testing.T) {
+// A handler that asks for the connection itself, while the pool has none to spare, gets none. Its
+// member must run again alone, and the other one is committed.
+func TestAMemberWithoutASpareConnection(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, pgtest.WithParameters(t, testenv.VolatilePostgres(t).NewDatabase(t), "pool_max_conns", "1"))
 	b := beginBatch(t, s, "asks", "goes on")

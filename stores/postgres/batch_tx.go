@@ -218,7 +218,7 @@ func (t *memberTx) Conn() *pgx.Conn { return t.dead().Conn() }
 func (t *memberTx) LargeObjects() pgx.LargeObjects { return t.dead().LargeObjects() }
 
 // deadTimeout bounds the wait for the connection that dead closes. A busy server takes seconds to
-// accept one, and a handler waits here only once: from then on it runs alone.
+// accept one. The handler runs alone once the batch has ended.
 const deadTimeout = 5 * time.Second
 
 // dead returns the transaction of a closed connection, for a handler that wants the connection
