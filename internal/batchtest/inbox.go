@@ -23,6 +23,8 @@ import (
 // Handler is the name of the handler.
 const Handler = "stock"
 
+const service = "sharing"
+
 // Database is a store, and where its handlers leave their effects.
 type Database struct {
 	Store   middleware.Store
@@ -46,7 +48,7 @@ func New(t *testing.T, on Database, change ...func(*middleware.InboxConfig)) *In
 	t.Helper()
 	s := &Inbox{database: on, results: make(map[string]middleware.Result)}
 	config := middleware.InboxConfig{
-		Service: "sharing", Handler: Handler, Hooks: []middleware.Hook{s}, Logger: slog.New(slog.DiscardHandler),
+		Service: service, Handler: Handler, Hooks: []middleware.Hook{s}, Logger: slog.New(slog.DiscardHandler),
 		HandlerTimeout: 10 * time.Second, CommitTimeout: 10 * time.Second,
 		BatchByHandler: map[string]middleware.BatchConfig{Handler: {Time: 5 * time.Second, From: 4}},
 	}
@@ -155,7 +157,7 @@ func (s *Inbox) Once(t *testing.T, n int, left func(i int) bool) {
 		if counts[ID(i)] != want {
 			t.Errorf("%s has %d effects, want %d", ID(i), counts[ID(i)], want)
 		}
-		v, err := s.database.Store.Look(t.Context(), stores.Key{Consumer: stores.Consumer{Service: "sharing", Handler: Handler}, ID: []byte("u:" + ID(i))}, stores.Fingerprint{})
+		v, err := s.database.Store.Look(t.Context(), stores.Key{Consumer: stores.Consumer{Service: service, Handler: Handler}, ID: []byte("u:" + ID(i))}, stores.Fingerprint{})
 		require.NoError(t, err)
 		if (v.Outcome == stores.Duplicate) != (want == 1) {
 			t.Errorf("%s is %s", ID(i), v.Outcome)

@@ -28,16 +28,6 @@ type Act struct {
 	Ends    bool // what it committed before its end stays, and it goes to quarantine
 }
 
-// What is seen of acts in batches.
-var (
-	Fails = func(sum middleware.BatchEnd) bool { return sum.Failed > 0 && sum.Lost == nil }
-	Apart = func(sum middleware.BatchEnd) bool { return sum.Apart > 0 && sum.Lost == nil }
-	Loses = func(sum middleware.BatchEnd) bool { return sum.Failed > 0 && sum.Lost != nil }
-	Keeps = func(sum middleware.BatchEnd) bool {
-		return sum.Kept > 8 && sum.Failed+sum.Apart == 0 && sum.Lost == nil
-	}
-)
-
 // Dishonest checks that whatever a handler does to its transaction happens to its message alone.
 func Dishonest(t *testing.T, open Opener, acts map[string]Act) {
 	for name, act := range acts {
@@ -82,9 +72,14 @@ type Meeting struct {
 	Sum      func() (int, error) // of the numbers in all rows
 }
 
-// Redelivers lets each message that fails come again at once.
-func Redelivers(c *middleware.InboxConfig) {
+// SharesEarly lets messages share as soon as two are in flight.
+func SharesEarly(c *middleware.InboxConfig) {
 	c.BatchByHandler[Handler] = middleware.BatchConfig{From: 2, Time: 5 * time.Second}
+}
+
+// Redelivers lets each message that fails come again at once, and share early.
+func Redelivers(c *middleware.InboxConfig) {
+	SharesEarly(c)
 	c.CacheSize, c.Hold.MaxPause = -1, 50*time.Millisecond
 	c.Retry = middleware.RetryPolicy{
 		MaxAttempts: 1000, Placement: stores.PlacementRedelivered,
@@ -202,9 +197,7 @@ func Hangs(t *testing.T, open Opener, handler func(hang func(transaction string)
 	var others sync.WaitGroup
 	others.Go(func() {
 		defer close(release)
-		if !assert.Eventually(t, func() bool { return s.delivered() >= n-1 }, time.Minute, 10*time.Millisecond) {
-			t.Error("the others wait for the handler that hangs")
-		}
+		assert.Eventually(t, func() bool { return s.delivered() >= n-1 }, time.Minute, 10*time.Millisecond, "the others wait for the handler that hangs")
 	})
 	s.Deliver(0, n, func(msg *message.Message) error {
 		wait()

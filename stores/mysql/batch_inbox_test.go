@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"testing"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	driver "github.com/go-sql-driver/mysql"
@@ -32,23 +30,8 @@ func newSharing(t *testing.T, p product, change ...func(*middleware.InboxConfig)
 	s := &sharing{counted: newCounted(t, p, true)}
 	store, err := s.counted.with(t, true, "", mysql.Config{MaxOpenConns: 30})
 	require.NoError(t, err)
-	s.Inbox = batchtest.New(t, batchtest.Database{Store: store, Effects: func(ctx context.Context) (labels []string, err error) {
-		rows, err := s.counted.admin.QueryContext(ctx, "SELECT label FROM effect")
-		if err != nil {
-			return nil, err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var label string
-			if err := rows.Scan(&label); err != nil {
-				return nil, err
-			}
-			labels = append(labels, label)
-		}
-		return labels, rows.Err()
-	}}, append([]func(*middleware.InboxConfig){func(c *middleware.InboxConfig) {
-		c.BatchByHandler[batchtest.Handler] = middleware.BatchConfig{From: 2, Time: 5 * time.Second}
-	}}, change...)...)
+	database := batchtest.Database{Store: store, Effects: batchtest.Labels(s.counted.admin, "SELECT label FROM effect")}
+	s.Inbox = batchtest.New(t, database, append([]func(*middleware.InboxConfig){batchtest.SharesEarly}, change...)...)
 	return s
 }
 
@@ -57,55 +40,25 @@ func effectOf(ctx context.Context, tx *sql.Tx, msg *message.Message) error {
 	return err
 }
 
-var errRefused = errors.New("refused")
+var handlers = batchtest.Handlers[*sql.Tx]{Handler: mysql.Handler, Effect: effectOf}
 
 // Whatever a handler does to its transaction happens to its message alone.
 func TestDishonestHandlersInBatches(t *testing.T) {
 	t.Parallel()
-	sends := func(text string) func(context.Context, *sql.Tx) error {
-		return func(ctx context.Context, tx *sql.Tx) error { _, err := tx.ExecContext(ctx, text); return err }
-	}
-	hides := func(text string) func(context.Context, *sql.Tx) error {
-		return func(ctx context.Context, tx *sql.Tx) error { _, _ = tx.ExecContext(ctx, text); return nil }
-	}
-	type kind struct {
-		batchtest.Act
-
-		do func(ctx context.Context, tx *sql.Tx) error
-	}
-	var (
-		fails  = batchtest.Act{Seen: batchtest.Fails}
-		loses  = batchtest.Act{Seen: batchtest.Loses}
-		apart  = batchtest.Act{Seen: batchtest.Apart, Runs: true}
-		keeps  = batchtest.Act{Seen: batchtest.Keeps, Runs: true}
-		doomed = batchtest.Act{Seen: batchtest.Apart} // it fails in a transaction of its own, too
-	)
-	acts := make(map[string]batchtest.Act)
-	for name, k := range map[string]kind{
-		"fails":       {fails, func(context.Context, *sql.Tx) error { return errRefused }},
-		"panics":      {fails, func(context.Context, *sql.Tx) error { panic("at the disco") }},
-		"exits":       {fails, func(context.Context, *sql.Tx) error { runtime.Goexit(); return nil }},
-		"bad SQL":     {fails, sends("SELECT nothing")},
-		"commits":     {fails, func(_ context.Context, tx *sql.Tx) error { _ = tx.Commit(); return nil }},
-		"commits SQL": {doomed, hides("COMMIT")},
-		"DDL":         {doomed, sends("CREATE TABLE IF NOT EXISTS ddl (n INT)")},
-		"leaves rows": {loses, func(ctx context.Context, tx *sql.Tx) error {
+	acts := handlers.Acts(map[string]batchtest.Does[*sql.Tx]{
+		"bad SQL":     {Act: batchtest.Fails, Do: batchtest.Sends("SELECT nothing")},
+		"commits":     {Act: batchtest.Fails, Do: func(_ context.Context, tx *sql.Tx) error { _ = tx.Commit(); return nil }},
+		"commits SQL": {Act: batchtest.Doomed, Do: batchtest.Hides("COMMIT")},
+		"DDL":         {Act: batchtest.Doomed, Do: batchtest.Sends("CREATE TABLE IF NOT EXISTS ddl (n INT)")},
+		"leaves rows": {Act: batchtest.Loses, Do: func(ctx context.Context, tx *sql.Tx) error {
 			_, err := tx.QueryContext(ctx, numbers(50_000)+" SELECT n FROM numbers") //nolint:sqlclosecheck,rowserrcheck // it is left open
 			return err
 		}},
-		"hides":        {keeps, hides("SELECT nothing")},
-		"its variable": {apart, sends("SET @mine = 1")},
-		"its lock":     {apart, sends("SELECT GET_LOCK('mine', 0)")},
-		"a savepoint":  {apart, sends("SAVEPOINT mine")},
-	} {
-		k.Handler = mysql.Handler(func(ctx context.Context, tx *sql.Tx, msg *message.Message) error {
-			if err := effectOf(ctx, tx, msg); err != nil || !batchtest.Bad(msg.UUID) {
-				return err
-			}
-			return k.do(ctx, tx)
-		})
-		acts[name] = k.Act
-	}
+		"hides":        {Act: batchtest.Keeps, Do: batchtest.Hides("SELECT nothing")},
+		"its variable": {Act: batchtest.Apart, Do: batchtest.Sends("SET @mine = 1")},
+		"its lock":     {Act: batchtest.Apart, Do: batchtest.Sends("SELECT GET_LOCK('mine', 0)")},
+		"a savepoint":  {Act: batchtest.Apart, Do: batchtest.Sends("SAVEPOINT mine")},
+	})
 	byTurns(t, func(t *testing.T, p product) {
 		batchtest.Dishonest(t, func(t *testing.T, change ...func(*middleware.InboxConfig)) *batchtest.Inbox {
 			t.Helper()
@@ -126,16 +79,10 @@ func TestBatchesThatDeadlockComeToAnEnd(t *testing.T) {
 		_, err = admin.ExecContext(t.Context(), fmt.Sprintf("INSERT INTO hot %s SELECT n, 0 FROM numbers WHERE n < %d", numbers(100_000), batchtest.HotRows))
 		require.NoError(t, err)
 		batchtest.Deadlocks(t, s.Inbox, batchtest.Meeting{
-			Handler: func(row func() int) message.NoPublishHandlerFunc {
-				return mysql.Handler(func(ctx context.Context, tx *sql.Tx, msg *message.Message) error {
-					for range 2 {
-						if _, err := tx.ExecContext(ctx, "UPDATE hot SET n = n + 1 WHERE id = ?", row()); err != nil {
-							return err
-						}
-					}
-					return effectOf(ctx, tx, msg)
-				})
-			},
+			Handler: handlers.Meets(func(ctx context.Context, tx *sql.Tx, row int) error {
+				_, err := tx.ExecContext(ctx, "UPDATE hot SET n = n + 1 WHERE id = ?", row)
+				return err
+			}),
 			Deadlock: func(err error) bool {
 				e, ok := errors.AsType[*driver.MySQLError](err)
 				return ok && e.Number == 1213

@@ -168,16 +168,10 @@ func TestBatchesThatDeadlockComeToAnEnd(t *testing.T) {
 	_, err = pool.Exec(t.Context(), "INSERT INTO hot SELECT id, 0 FROM generate_series(0, $1 - 1) AS id", batchtest.HotRows)
 	require.NoError(t, err)
 	batchtest.Deadlocks(t, s.Inbox, batchtest.Meeting{
-		Handler: func(row func() int) message.NoPublishHandlerFunc {
-			return postgres.Handler(func(ctx context.Context, tx pgx.Tx, msg *message.Message) error {
-				for range 2 {
-					if _, err := tx.Exec(ctx, "UPDATE hot SET n = n + 1 WHERE id = $1", row()); err != nil {
-						return err
-					}
-				}
-				return effect(msg, tx)
-			})
-		},
+		Handler: handlers.Meets(func(ctx context.Context, tx pgx.Tx, row int) error {
+			_, err := tx.Exec(ctx, "UPDATE hot SET n = n + 1 WHERE id = $1", row)
+			return err
+		}),
 		Deadlock: func(err error) bool {
 			pg, ok := errors.AsType[*pgconn.PgError](err)
 			return ok && pg.Code == "40P01"

@@ -3,7 +3,6 @@ package postgres_test
 import (
 	"context"
 	"errors"
-	"runtime"
 	"testing"
 	"time"
 
@@ -28,6 +27,11 @@ type sharing struct {
 func newSharing(t *testing.T, change ...func(*middleware.InboxConfig)) *sharing {
 	t.Helper()
 	return newSharingOn(t, openStore(t, pgtest.WithParameters(t, testenv.VolatilePostgres(t).NewDatabase(t), "pool_max_conns", "30")), change...)
+}
+
+func openSharing(t *testing.T, change ...func(*middleware.InboxConfig)) *batchtest.Inbox {
+	t.Helper()
+	return newSharing(t, change...).Inbox
 }
 
 func newSharingOn(t *testing.T, store *postgres.Store, change ...func(*middleware.InboxConfig)) *sharing {
@@ -61,7 +65,10 @@ func TestMessagesInFlightShareTransactions(t *testing.T) {
 	require.Equal(t, middleware.ResultCompleted, s.Result(17))
 }
 
-var errRefused = errors.New("refused")
+var handlers = batchtest.Handlers[pgx.Tx]{
+	Handler: postgres.Handler,
+	Effect:  func(_ context.Context, tx pgx.Tx, msg *message.Message) error { return effect(msg, tx) },
+}
 
 // Whatever a handler does to its transaction happens to its message alone.
 func TestDishonestHandlersInBatches(t *testing.T) {
@@ -72,55 +79,29 @@ func TestDishonestHandlersInBatches(t *testing.T) {
 	hides := func(act func(context.Context, pgx.Tx) error) func(context.Context, pgx.Tx) error {
 		return func(ctx context.Context, tx pgx.Tx) error { _ = act(ctx, tx); return nil }
 	}
-	type kind struct {
-		batchtest.Act
-
-		do func(ctx context.Context, tx pgx.Tx) error
-	}
-	var (
-		fails = batchtest.Act{Seen: batchtest.Fails}
-		loses = batchtest.Act{Seen: batchtest.Loses}
-		apart = batchtest.Act{Seen: batchtest.Apart, Runs: true}
-		keeps = batchtest.Act{Seen: batchtest.Keeps, Runs: true}
-	)
-	acts := make(map[string]batchtest.Act)
-	for name, k := range map[string]kind{
-		"fails":       {fails, func(context.Context, pgx.Tx) error { return errRefused }},
-		"panics":      {fails, func(context.Context, pgx.Tx) error { panic("at the disco") }},
-		"exits":       {fails, func(context.Context, pgx.Tx) error { runtime.Goexit(); return nil }},
-		"hides":       {fails, hides(sends("SELECT 1 / $1", 0))},
-		"commits":     {fails, func(ctx context.Context, tx pgx.Tx) error { _ = tx.Commit(ctx); return nil }},
-		"commits raw": {batchtest.Act{Seen: batchtest.Apart, Ends: true}, func(ctx context.Context, tx pgx.Tx) error { _, _ = tx.Conn().Exec(ctx, "COMMIT AND CHAIN"); return nil }},
-		"leaves rows": {loses, func(ctx context.Context, tx pgx.Tx) error {
+	acts := handlers.Acts(map[string]batchtest.Does[pgx.Tx]{
+		"hides":       {Act: batchtest.Fails, Do: hides(sends("SELECT 1 / $1", 0))},
+		"commits":     {Act: batchtest.Fails, Do: func(ctx context.Context, tx pgx.Tx) error { _ = tx.Commit(ctx); return nil }},
+		"commits raw": {Act: batchtest.Act{Seen: batchtest.Apart.Seen, Ends: true}, Do: func(ctx context.Context, tx pgx.Tx) error { _, _ = tx.Conn().Exec(ctx, "COMMIT AND CHAIN"); return nil }},
+		"leaves rows": {Act: batchtest.Loses, Do: func(ctx context.Context, tx pgx.Tx) error {
 			_, err := tx.Query(ctx, "SELECT generate_series(1, 9)") //nolint:sqlclosecheck // it is left open
 			return err
 		}},
-		"bad SQL":     {fails, sends("SELECT nothing")},
-		"its setting": {apart, sends("SET LOCAL lock_timeout = 1")},
-		"hides that":  {apart, hides(sends("SET LOCAL lock_timeout = 1"))},
-		"its lock":    {apart, sends("SELECT pg_advisory_xact_lock(1)")},
-		"a savepoint": {keeps, func(ctx context.Context, tx pgx.Tx) error {
+		"bad SQL":     {Act: batchtest.Fails, Do: sends("SELECT nothing")},
+		"its setting": {Act: batchtest.Apart, Do: sends("SET LOCAL lock_timeout = 1")},
+		"hides that":  {Act: batchtest.Apart, Do: hides(sends("SET LOCAL lock_timeout = 1"))},
+		"its lock":    {Act: batchtest.Apart, Do: sends("SELECT pg_advisory_xact_lock(1)")},
+		"a savepoint": {Act: batchtest.Keeps, Do: func(ctx context.Context, tx pgx.Tx) error {
 			return pgx.BeginFunc(ctx, tx, func(pgx.Tx) error { return nil })
 		}},
-		"rolls it back": {keeps, func(ctx context.Context, tx pgx.Tx) error {
+		"rolls it back": {Act: batchtest.Keeps, Do: func(ctx context.Context, tx pgx.Tx) error {
 			if err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error { _, err := tx.Exec(ctx, "SELECT 1 / $1", 0); return err }); err == nil {
 				return errors.New("it has not failed")
 			}
 			return nil
 		}},
-	} {
-		k.Handler = postgres.Handler(func(ctx context.Context, tx pgx.Tx, msg *message.Message) error {
-			if err := effect(msg, tx); err != nil || !batchtest.Bad(msg.UUID) {
-				return err
-			}
-			return k.do(ctx, tx)
-		})
-		acts[name] = k.Act
-	}
-	batchtest.Dishonest(t, func(t *testing.T, change ...func(*middleware.InboxConfig)) *batchtest.Inbox {
-		t.Helper()
-		return newSharing(t, change...).Inbox
-	}, acts)
+	})
+	batchtest.Dishonest(t, openSharing, acts)
 }
 
 // Slow handlers never add up: those that have not begun in time run alone.
@@ -146,10 +127,7 @@ func TestSlowHandlersDoNotAddUp(t *testing.T) {
 // A handler that does not return keeps the others for no longer than its own time.
 func TestAHandlerThatHangsLosesItsBatch(t *testing.T) {
 	t.Parallel()
-	batchtest.Hangs(t, func(t *testing.T, change ...func(*middleware.InboxConfig)) *batchtest.Inbox {
-		t.Helper()
-		return newSharing(t, change...).Inbox
-	}, func(hang func(string)) message.NoPublishHandlerFunc {
+	batchtest.Hangs(t, openSharing, func(hang func(string)) message.NoPublishHandlerFunc {
 		return postgres.Handler(func(ctx context.Context, tx pgx.Tx, msg *message.Message) error {
 			var id string
 			if err := tx.QueryRow(ctx, "SELECT pg_current_xact_id()::text").Scan(&id); err != nil {

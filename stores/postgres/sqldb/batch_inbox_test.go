@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"runtime"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -23,21 +22,8 @@ func newSharing(t *testing.T, address string, change ...func(*middleware.InboxCo
 	t.Helper()
 	store := newStore(t, connector, address)
 	store.DB().SetMaxOpenConns(30)
-	return batchtest.New(t, batchtest.Database{Store: store, Effects: func(ctx context.Context) (keys []string, err error) {
-		rows, err := store.DB().QueryContext(ctx, "SELECT key FROM effect")
-		if err != nil {
-			return nil, err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var key string
-			if err := rows.Scan(&key); err != nil {
-				return nil, err
-			}
-			keys = append(keys, key)
-		}
-		return keys, rows.Err()
-	}}, change...), store.DB()
+	database := batchtest.Database{Store: store, Effects: batchtest.Labels(store.DB(), "SELECT key FROM effect")}
+	return batchtest.New(t, database, change...), store.DB()
 }
 
 func openSharing(t *testing.T, change ...func(*middleware.InboxConfig)) *batchtest.Inbox {
@@ -51,54 +37,25 @@ func effectOf(ctx context.Context, tx *sql.Tx, msg *message.Message) error {
 	return err
 }
 
-var errRefused = errors.New("refused")
+var handlers = batchtest.Handlers[*sql.Tx]{Handler: sqldb.Handler, Effect: effectOf}
 
 // Whatever a handler does to its transaction happens to its message alone.
 func TestDishonestHandlersInBatches(t *testing.T) {
 	t.Parallel()
-	sends := func(text string, args ...any) func(context.Context, *sql.Tx) error {
-		return func(ctx context.Context, tx *sql.Tx) error { _, err := tx.ExecContext(ctx, text, args...); return err }
-	}
-	hides := func(text string, args ...any) func(context.Context, *sql.Tx) error {
-		return func(ctx context.Context, tx *sql.Tx) error { _, _ = tx.ExecContext(ctx, text, args...); return nil }
-	}
-	type kind struct {
-		batchtest.Act
-
-		do func(ctx context.Context, tx *sql.Tx) error
-	}
-	var (
-		fails = batchtest.Act{Seen: batchtest.Fails}
-		loses = batchtest.Act{Seen: batchtest.Loses}
-		apart = batchtest.Act{Seen: batchtest.Apart, Runs: true}
-	)
-	acts := make(map[string]batchtest.Act)
-	for name, k := range map[string]kind{
-		"fails":       {fails, func(context.Context, *sql.Tx) error { return errRefused }},
-		"panics":      {fails, func(context.Context, *sql.Tx) error { panic("at the disco") }},
-		"exits":       {fails, func(context.Context, *sql.Tx) error { runtime.Goexit(); return nil }},
-		"hides":       {fails, hides("SELECT 1 / $1::int", 0)},
-		"commits":     {fails, func(_ context.Context, tx *sql.Tx) error { _ = tx.Commit(); return nil }},
-		"commits SQL": {batchtest.Act{Seen: batchtest.Apart}, hides("COMMIT")},
-		"leaves rows": {loses, func(ctx context.Context, tx *sql.Tx) error {
+	batchtest.Dishonest(t, openSharing, handlers.Acts(map[string]batchtest.Does[*sql.Tx]{
+		"hides":       {Act: batchtest.Fails, Do: batchtest.Hides("SELECT 1 / $1::int", 0)},
+		"commits":     {Act: batchtest.Fails, Do: func(_ context.Context, tx *sql.Tx) error { _ = tx.Commit(); return nil }},
+		"commits SQL": {Act: batchtest.Doomed, Do: batchtest.Hides("COMMIT")},
+		"leaves rows": {Act: batchtest.Loses, Do: func(ctx context.Context, tx *sql.Tx) error {
 			_, err := tx.QueryContext(ctx, "SELECT generate_series(1, 100000)") //nolint:sqlclosecheck,rowserrcheck // it is left open
 			return err
 		}},
-		"bad SQL":     {fails, sends("SELECT nothing")},
-		"its setting": {apart, sends("SET LOCAL lock_timeout = 1")},
-		"hides that":  {apart, hides("SET LOCAL lock_timeout = 1")},
-		"its lock":    {apart, sends("SELECT pg_advisory_xact_lock(1)")},
-		"a savepoint": {apart, sends("SAVEPOINT mine")},
-	} {
-		k.Handler = sqldb.Handler(func(ctx context.Context, tx *sql.Tx, msg *message.Message) error {
-			if err := effectOf(ctx, tx, msg); err != nil || !batchtest.Bad(msg.UUID) {
-				return err
-			}
-			return k.do(ctx, tx)
-		})
-		acts[name] = k.Act
-	}
-	batchtest.Dishonest(t, openSharing, acts)
+		"bad SQL":     {Act: batchtest.Fails, Do: batchtest.Sends("SELECT nothing")},
+		"its setting": {Act: batchtest.Apart, Do: batchtest.Sends("SET LOCAL lock_timeout = 1")},
+		"hides that":  {Act: batchtest.Apart, Do: batchtest.Hides("SET LOCAL lock_timeout = 1")},
+		"its lock":    {Act: batchtest.Apart, Do: batchtest.Sends("SELECT pg_advisory_xact_lock(1)")},
+		"a savepoint": {Act: batchtest.Apart, Do: batchtest.Sends("SAVEPOINT mine")},
+	}))
 }
 
 // Batches that meet on the same rows deadlock, and come to an end all the same.
@@ -114,16 +71,10 @@ func TestBatchesThatDeadlockComeToAnEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	batchtest.Deadlocks(t, s, batchtest.Meeting{
-		Handler: func(row func() int) message.NoPublishHandlerFunc {
-			return sqldb.Handler(func(ctx context.Context, tx *sql.Tx, msg *message.Message) error {
-				for range 2 {
-					if _, err := tx.ExecContext(ctx, "UPDATE hot SET n = n + 1 WHERE id = $1", row()); err != nil {
-						return err
-					}
-				}
-				return effectOf(ctx, tx, msg)
-			})
-		},
+		Handler: handlers.Meets(func(ctx context.Context, tx *sql.Tx, row int) error {
+			_, err := tx.ExecContext(ctx, "UPDATE hot SET n = n + 1 WHERE id = $1", row)
+			return err
+		}),
 		Deadlock: func(err error) bool {
 			pg, ok := errors.AsType[*pgconn.PgError](err)
 			return ok && pg.Code == "40P01"
