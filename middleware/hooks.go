@@ -96,8 +96,8 @@ type ClaimEndHook interface {
 	ClaimEnd(ctx context.Context, v stores.Verdict, err error)
 }
 
-// LookStartHook is called before a message is looked up, because it is suspect, or after many
-// duplicates in a row. The look precedes the claim.
+// LookStartHook is called before a message is looked up, because it is suspect, or while most
+// messages are duplicates. The look precedes the claim.
 type LookStartHook interface {
 	LookStart(ctx context.Context, k stores.Key) context.Context
 }

@@ -32,6 +32,9 @@ func (s *Store) ClaimStatement(c stores.Claim) (text string, args []any, err err
 	return text, args, nil
 }
 
+// LookStatements are those of a look at one message, and at several.
+func (s *Store) LookStatements() (one, some string) { return s.tables.LookTexts() }
+
 // BatchStatements are those by which a batch gives up claims and proves what it commits.
 func (s *Store) BatchStatements() (unclaim, owned string) { return s.tables.BatchTexts() }
 

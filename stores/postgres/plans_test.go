@@ -29,11 +29,14 @@ SELECT 1, n %% 64, '', '', '', '', int4send(n), '', '' FROM generate_series(%d, 
 		}
 		more(1, small)
 		unclaim, owned := s.BatchStatements()
+		look, together := s.LookStatements()
 		consumer := consumerNumber(t, s)
 		const ids = `ARRAY['\x00000001', '\x00000002', '\x00000003']::bytea[]`
 		calls := map[string]string{
 			"due(" + consumer + ", 100, '1 minute', 1000000000)":  "due(bigint, bigint, interval, bigint) AS " + s.DueStatement(),
 			"take(" + consumer + `, '\x00000001', 1, 0, 1, NULL)`: "take(bigint, bytea, bigint, integer, bigint, bytea) AS " + s.TakeOverStatement(),
+			"look(" + consumer + `, '\x00000001')`:                "look(bigint, bytea) AS " + look,
+			"together(" + consumer + ", " + ids + ")":             "together(bigint, bytea[]) AS " + together,
 			"unclaim(" + consumer + ", " + ids + ")":              "unclaim(bigint, bytea[]) AS " + unclaim,
 			"owned(" + consumer + ", " + ids + ", 0)":             "owned(bigint, bytea[], bigint) AS " + owned,
 			"settle(ARRAY[1, 2], ARRAY[1, 2], ARRAY[0, 0])":       "settle(bigint[], bigint[], bigint[]) AS " + s.SettleStatement(),

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ func lookChecks() []check {
 		{name: "the state of a failure", run: lookState},
 		{name: "claims in flight", run: lookInFlight},
 		{name: "gives its connection back", run: lookOften},
+		{name: "many at a time", run: lookTogether},
 		{name: "errors", run: lookErrors},
 	}
 }
@@ -144,6 +146,48 @@ func lookOften(b *bench) {
 				b.look(store, claimFor(s.id, s.id), s.outcome)
 			}
 		}
+	})
+	b.healthy(store)
+}
+
+// lookTogether looks up many messages at a time, which may share round trips: each gets its own
+// answer, also beside those that give up.
+func lookTogether(b *bench) {
+	const (
+		askers = 24
+		rounds = 6
+	)
+	store := b.open()
+	all := b.stand(store)
+	ended, cancel := context.WithCancel(b.ctx)
+	cancel()
+	ask := func(asker int) {
+		for round := range rounds {
+			for i := range all {
+				s := all[(asker+i)%len(all)]
+				claim, want := claimFor(s.id, s.id), s.outcome
+				switch (asker + round + i) % 4 {
+				case 0:
+					_, _ = store.Look(ended, claim.Key, claim.Fingerprint)
+					continue
+				case 1:
+					if claim.Fingerprint = claimFor(s.id, "another payload").Fingerprint; s.status != 0 {
+						want = stores.Conflict
+					}
+				}
+				v, err := store.Look(b.ctx, claim.Key, claim.Fingerprint)
+				if err != nil || v.Outcome != want || (s.status == 0 || s.status == stores.StatusCompleted) != (v.Failure.Version == 0) {
+					b.tb.Errorf("%s, asked together with others: Look returned %s with the failure %+v, %v; want %s", s.id, v.Outcome, v.Failure, err, want)
+				}
+			}
+		}
+	}
+	b.within(patience, "looking together", func() {
+		var crowd sync.WaitGroup
+		for asker := range askers {
+			crowd.Go(func() { ask(asker) })
+		}
+		crowd.Wait()
 	})
 	b.healthy(store)
 }

@@ -7,29 +7,34 @@ import (
 	"github.com/millpond-go/millpond/stores"
 )
 
-// Repeats counts the duplicates that the claims of a consumer have found in a row. Redeliveries
-// come in bursts, also from brokers that do not flag them. A claim finds a duplicate in two round
-// trips and a transaction, a look in one round trip. So after some duplicates in a row deliveries
-// look first, until one is new. The zero value is ready to use. It is safe for concurrent use.
-type Repeats struct{ inARow atomic.Int32 }
+// Repeats follows the share of duplicates among a consumer's messages. Redeliveries come in bursts,
+// also from brokers that do not flag them. A claim finds a duplicate in two round trips and a
+// transaction, a look in one round trip. So while most messages are duplicates, deliveries look
+// first. The zero value is ready to use. It is safe for concurrent use.
+type Repeats struct {
+	share atomic.Int32 // of duplicates, from 0 to allRepeats: a moving average
+}
 
-// manyRepeats duplicates in a row are the beginning of a burst.
-const manyRepeats = 8
+const (
+	allRepeats  = 1 << 10
+	manyRepeats = allRepeats * 3 / 4
+	inertia     = 8 // a message changes the share by this part of the difference
+)
 
-func (r *Repeats) many() bool { return r.inARow.Load() >= manyRepeats }
+func (r *Repeats) many() bool { return r.share.Load() >= manyRepeats }
 
 func (r *Repeats) note(o stores.Outcome) {
-	switch {
-	case o != stores.Duplicate:
-		if r.inARow.Load() != 0 {
-			r.inARow.Store(0)
-		}
-	case !r.many():
-		r.inARow.Add(1)
+	share := r.share.Load()
+	next := share - share/inertia
+	if o == stores.Duplicate {
+		next = share + (allRepeats-share)/inertia
+	}
+	if next != share {
+		r.share.Store(next) // of several at a time one counts, which is as good
 	}
 }
 
-// repeated looks a message up that may be one more of a burst of duplicates. It reports true, with
+// repeated looks a message up that is probably a duplicate. It reports true, with
 // the next state, unless the message must be claimed.
 func (d *Delivery) repeated() (next, bool) {
 	if d.row.take != 0 || !d.arrival.Consumer.Repeats().many() {
@@ -39,11 +44,11 @@ func (d *Delivery) repeated() (next, bool) {
 	if failed {
 		return n, true
 	}
-	d.arrival.Consumer.Repeats().note(v.Outcome)
-	if v.Outcome == stores.Duplicate {
-		return d.act(v), true
+	if v.Outcome != stores.Duplicate {
+		return next{}, false // what the claim answers counts
 	}
-	return next{}, false
+	d.arrival.Consumer.Repeats().note(v.Outcome)
+	return d.act(v), true
 }
 
 // lookUp asks for the message's row. It reports true, with the next state, if there is no answer

@@ -28,8 +28,10 @@ ON CONFLICT DO NOTHING RETURNING message_id, ` + completed + `, ` + server
 
 	// Making the consumer depend on the element keeps a plan that was made for a small table from
 	// reading all rows of the consumer.
-	someClaims = `(consumer, message_id) = ANY (
+	someKeys = ` = ANY (
 	SELECT CASE WHEN p.id IS NOT NULL THEN $1::bigint END, p.id FROM unnest($2::bytea[]) AS p (id) WHERE ` + fewIDs + `)`
+
+	someClaims = `(consumer, message_id)` + someKeys
 
 	// ownedBatchText raises division_by_zero unless the transaction has written as many of these
 	// rows as it must commit. A join would be faster, but with a plan made for a small table it may

@@ -198,6 +198,9 @@ func (t *Tables) TakeOverText() string { return t.sql.takeOver }
 // RangeTexts are the statements that read and purge a range of the inbox.
 func (t *Tables) RangeTexts() (survey, purge string) { return t.sql.survey, t.sql.purge }
 
+// LookTexts are the statements that look up one message, and several.
+func (t *Tables) LookTexts() (one, some string) { return t.sql.look, t.sql.lookTogether }
+
 // BatchTexts are the statements of UnclaimAll and OwnedBatch.
 func (t *Tables) BatchTexts() (unclaimAll, ownedBatch string) {
 	return t.sql.unclaimAll, t.sql.ownedBatch

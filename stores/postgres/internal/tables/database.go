@@ -54,10 +54,9 @@ func (d database) SchemaState(ctx context.Context) (sqlstore.SchemaState, error)
 	return d.t.schemaState(ctx, d.t.db)
 }
 
-// LookUp implements sqlstore.Database in one round trip.
-func (d database) LookUp(ctx context.Context, consumer int64, id []byte) (row sqlstore.Row, err error) {
-	_, err = d.t.db.Send(ctx, Statement{Text: d.t.sql.look, Args: []any{consumer, id}, Read: func(rows Rows) error { return row.Read(rows, &row.Server) }})
-	return row, err
+// LookUp implements sqlstore.Database in one round trip, which it may share with others.
+func (d database) LookUp(ctx context.Context, consumer int64, id []byte) (sqlstore.Row, error) {
+	return d.t.lookUp(ctx, consumer, id)
 }
 
 // Explain implements sqlstore.Database.

@@ -15,7 +15,8 @@ type statements struct {
 	takeOver, takeOverOrdered    string
 	stepsGone                    string
 	behind, behindEarlier, stale string
-	look, resolve, owned         string
+	look, lookTogether           string
+	resolve, owned               string
 
 	claimBatch, unclaim, unclaimAll, ownedBatch string
 
@@ -45,6 +46,7 @@ func newStatements(n sqlstore.Names) statements {
 		behindEarlier:   expand(n, behindEarlierText),
 		stale:           expand(n, staleText),
 		look:            expand(n, lookText),
+		lookTogether:    expand(n, lookTogetherText),
 		resolve:         expand(n, lookText+resolveText),
 		// Raises division_by_zero unless its transaction wrote the row, which keeps the COMMIT
 		// after it from running.
@@ -122,10 +124,17 @@ WHERE consumer = $1 AND status = 3 AND order_key = $2
 AND ` + blocks + ` AND number < $3)`
 
 	// The failure of a completed row is not looked up: nothing equals null.
-	lookText = `SELECT i.status, ` + completed + `, i.fingerprint, i.traceparent, ` + server + `, ` + stateColumns + `
+	lookText = lookColumns + lookFrom + `i.consumer = $1 AND i.message_id = $2`
+
+	// lookText for several messages.
+	lookTogetherText = lookColumns + `, i.message_id` + lookFrom + `(i.consumer, i.message_id)` + someKeys
+
+	lookColumns = `SELECT i.status, ` + completed + `, i.fingerprint, i.traceparent, ` + server
+
+	lookFrom = `, ` + stateColumns + `
 FROM {schema.}{prefix}inbox i
-LEFT JOIN {schema.}{prefix}failure f ON f.consumer = i.consumer AND f.message_id = CASE WHEN i.status <> 2 THEN i.message_id END
-WHERE i.consumer = $1 AND i.message_id = $2`
+LEFT JOIN {schema.}{prefix}failure f ON f.consumer = CASE WHEN i.status <> 2 THEN i.consumer END AND f.message_id = i.message_id
+WHERE `
 
 	// The lock is written to the log, so that COMMIT waits for the standbys, even if the row's own
 	// commit did not.

@@ -37,6 +37,7 @@ type Tables struct {
 	anyServer  bool
 	log        *slog.Logger
 	writers    openWriters
+	looks      sync.Map     // *looks, by consumer
 	woken      atomic.Int64 // the last wake-up of listeners, in nanoseconds since started
 	learnt
 }
