@@ -142,7 +142,7 @@ func duplicates(ctx context.Context, s *site, o options) (*group, error) {
 	g := &group{
 		title: "PostgreSQL: duplicates only",
 		about: "All are called directly, without a router. Not flagged are duplicates that the broker does not flag as redelivered: " +
-			"after 8 in a row the inbox looks first. Where 1 in 8 is new, it claims first each time. " +
+			"while most are duplicates the inbox looks first, and looks that come together share a round trip. " +
 			"Cache are those whose key this process knows to be completed.",
 		workers: o.workers, recipes: duplicateRecipes(s.used, ids),
 		server: s.server, deliveries: func(r *recipe, n int) load { return known(r, ids, n) }, close: s.close,

@@ -80,11 +80,16 @@ func fill(t *testing.T, s *postgres.Store, n int) {
 
 func fillBetween(t *testing.T, s *postgres.Store, first, last int) {
 	t.Helper()
+	fillDueIn(t, s, "CASE WHEN n % 2 = 0 THEN interval '0' ELSE interval '1 hour' END", first, last)
+}
+
+func fillDueIn(t *testing.T, s *postgres.Store, dueIn string, first, last int) {
+	t.Helper()
 	for _, text := range []string{
 		`INSERT INTO millpond_inbox (consumer, message_id, status) SELECT id, int4send(n), 3 FROM millpond_consumer, generate_series($1::integer, $2::integer) n`,
 		`INSERT INTO millpond_failure (consumer, message_id, status, placement, content, attempts, uncounted, due_at,
 	class, cause, error, topic, coordinates, order_key)
-SELECT id, int4send(n), 3, 1, 1, 1, 0, now() + CASE WHEN n % 2 = 0 THEN interval '0' ELSE interval '1 hour' END, '', '', '', '', '', int4send(n)
+SELECT id, int4send(n), 3, 1, 1, 1, 0, now() + ` + dueIn + `, '', '', '', '', '', int4send(n)
 FROM millpond_consumer, generate_series($1::integer, $2::integer) n`,
 	} {
 		if _, err := s.Pool().Exec(t.Context(), text, first, last); err != nil {

@@ -123,7 +123,6 @@ AND ` + blocks + `)`
 WHERE consumer = $1 AND status = 3 AND order_key = $2
 AND ` + blocks + ` AND number < $3)`
 
-	// The failure of a completed row is not looked up: nothing equals null.
 	lookText = lookColumns + lookFrom + `i.consumer = $1 AND i.message_id = $2`
 
 	// lookText for several messages.
@@ -131,9 +130,16 @@ AND ` + blocks + ` AND number < $3)`
 
 	lookColumns = `SELECT i.status, ` + completed + `, i.fingerprint, i.traceparent, ` + server
 
+	// The failure of a completed row is not looked up. That of another one is read by its key: by a
+	// simple join, a plan that was made for a small table may read all failures of the consumer.
+	// Only the key's index has them in this order.
 	lookFrom = `, ` + stateColumns + `
 FROM {schema.}{prefix}inbox i
-LEFT JOIN {schema.}{prefix}failure f ON f.consumer = CASE WHEN i.status <> 2 THEN i.consumer END AND f.message_id = i.message_id
+LEFT JOIN LATERAL (
+	SELECT number, revision, status, placement, content, class, attempts, uncounted, presumed, budget_at, due_at
+	FROM {schema.}{prefix}failure WHERE i.status <> 2 AND consumer = i.consumer AND message_id >= i.message_id AND message_id <= i.message_id
+	ORDER BY message_id LIMIT 1
+) f ON true
 WHERE `
 
 	// The lock is written to the log, so that COMMIT waits for the standbys, even if the row's own
