@@ -15,24 +15,38 @@ import (
 // makes an attempt one whose commit asks whose transaction it is.
 func Tour(tb testing.TB, s stores.Store, suspect func(stores.Attempt)) {
 	tb.Helper()
+	Deliveries(tb, s, suspect)
+	t := tour{tb: tb, s: s}
+	t.decisions()
+	t.quarantine()
+}
+
+// Deliveries is the part of [Tour] without operators and the quarantine.
+func Deliveries(tb testing.TB, s stores.Store, suspect func(stores.Attempt)) {
+	tb.Helper()
 	t := tour{tb: tb, s: s}
 	t.must("Register", s.Register(tb.Context(), stores.Registration{Consumer: Stock, Topic: "orders"}))
 	t.must("Register", s.Register(tb.Context(), stores.Registration{Consumer: Stock, Topic: "returns", AcceptTopic: true}))
 	t.claims(suspect)
 	t.leased()
 	t.failures()
-	t.decisions()
-	t.quarantine()
 	if resolver, ok := s.(stores.Resolver); ok {
 		_, err := resolver.Resolve(tb.Context(), Claim("plain").Key)
 		t.must("Resolve", err)
 	}
-	if waker, ok := s.(stores.Waker); ok {
-		ctx, cancel := context.WithCancel(tb.Context())
-		if err := waker.Listen(ctx, cancel); !errors.Is(err, context.Canceled) && !errors.Is(err, errors.ErrUnsupported) {
-			t.must("Listen", err)
-		}
-		cancel()
+}
+
+// Listens has a store listen for retries, on a connection that it takes from its pool for good.
+func Listens(tb testing.TB, s stores.Store) {
+	tb.Helper()
+	waker, ok := s.(stores.Waker)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithCancel(tb.Context())
+	defer cancel()
+	if err := waker.Listen(ctx, cancel); !errors.Is(err, context.Canceled) && !errors.Is(err, errors.ErrUnsupported) {
+		tb.Fatalf("Listen: %v", err)
 	}
 }
 

@@ -66,6 +66,7 @@ func toured(t *testing.T, address string) *postgres.Store {
 		t.Fatal(err)
 	}
 	pgtest.Tour(t, s, suspicious(t))
+	pgtest.Listens(t, s)
 	return s
 }
 
@@ -150,6 +151,7 @@ CREATE TEMP TABLE millpond_inbox (LIKE public.millpond_inbox INCLUDING ALL); CRE
 		t.Fatal(err)
 	}
 	pgtest.Tour(t, s, suspicious(t))
+	pgtest.Listens(t, s)
 	var rows int
 	if err := pool.QueryRow(t.Context(), "SELECT count(*) FROM public.millpond_inbox WHERE status = 2").Scan(&rows); err != nil || rows == 0 {
 		t.Errorf("%d completed rows in the real table, %v", rows, err)
@@ -216,6 +218,7 @@ func TestTextsOfStatementsAreQualified(t *testing.T) {
 		t.Fatal(err)
 	}
 	pgtest.Tour(t, s, suspicious(t))
+	pgtest.Listens(t, s)
 	if len(r.texts) < 80 {
 		t.Errorf("only %d statements were seen", len(r.texts))
 	}

@@ -15,7 +15,7 @@ func lookChecks() []check {
 		{name: "the state of a failure", run: lookState},
 		{name: "claims in flight", run: lookInFlight},
 		{name: "gives its connection back", run: lookOften},
-		{name: "many at a time", run: lookTogether},
+		{name: "many at a time", run: lookManyAtOnce},
 		{name: "errors", run: lookErrors},
 	}
 }
@@ -150,9 +150,9 @@ func lookOften(b *bench) {
 	b.healthy(store)
 }
 
-// lookTogether looks up many messages at a time, which may share round trips: each gets its own
+// lookManyAtOnce looks up many messages at a time, which may share round trips: each gets its own
 // answer, also beside those that give up.
-func lookTogether(b *bench) {
+func lookManyAtOnce(b *bench) {
 	const (
 		askers = 24
 		rounds = 6

@@ -37,6 +37,7 @@ func TestStatementsNameWhatIsTheServersOwn(t *testing.T) {
 			t.Fatalf("%s: %v", e.name, err)
 		}
 		pgtest.Tour(t, s, func(stores.Attempt) {})
+		pgtest.Listens(t, s)
 	}
 }
 

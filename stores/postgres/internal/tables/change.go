@@ -67,7 +67,7 @@ var freeText = `WITH scanned AS MATERIALIZED (
 	SELECT f.number, ` + sqlstore.Reserved + ` AS held FROM {schema.}{prefix}failure f WHERE {next} ORDER BY f.number LIMIT ?
 ), free AS MATERIALIZED (
 	SELECT f.number, f.status, f.order_key, ` + sqlstore.Reserved + ` AS held FROM {schema.}{prefix}failure f
-	WHERE f.number = ANY (ARRAY(SELECT number FROM scanned)) AND {concerned}
+	WHERE f.number = ANY (SELECT p.one FROM unnest(ARRAY(SELECT number FROM scanned)) AS p (one) WHERE ` + fewNumbers + ` GROUP BY p.one) AND {concerned}
 	{left} AND pg_try_advisory_xact_lock(` + fmt.Sprintf(LockKeyText, "?") + `){locked}
 	FOR UPDATE SKIP LOCKED
 )`

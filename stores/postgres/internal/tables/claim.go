@@ -199,7 +199,7 @@ func (t *Tables) TakeOverText() string { return t.sql.takeOver }
 func (t *Tables) RangeTexts() (survey, purge string) { return t.sql.survey, t.sql.purge }
 
 // LookTexts are the statements that look up one message, and several.
-func (t *Tables) LookTexts() (one, some string) { return t.sql.look, t.sql.lookTogether }
+func (t *Tables) LookTexts() (one, some string) { return t.sql.look, t.sql.lookShared }
 
 // BatchTexts are the statements of UnclaimAll and OwnedBatch.
 func (t *Tables) BatchTexts() (unclaimAll, ownedBatch string) {

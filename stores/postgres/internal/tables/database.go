@@ -90,8 +90,8 @@ func newDialect(names sqlstore.Names) *sqlstore.Dialect {
 			"inbox of f": `LEFT JOIN LATERAL (
 	SELECT fingerprint, traceparent FROM {schema.}{prefix}inbox WHERE consumer = f.consumer AND message_id = f.message_id OFFSET 0
 ) i ON true`,
-			"page":       `f.number = ANY (ARRAY(SELECT f.number FROM {schema.}{prefix}failure f WHERE `,
-			"/page":      `)) ORDER BY f.number DESC`,
+			"page":       `f.number = ANY (SELECT p.one FROM unnest(ARRAY(SELECT f.number FROM {schema.}{prefix}failure f WHERE `,
+			"/page":      `)) AS p (one) WHERE ` + fewNumbers + ` GROUP BY p.one) ORDER BY f.number DESC`,
 			"for update": " FOR UPDATE", "free": " FOR UPDATE SKIP LOCKED", "own number": "OVERRIDING SYSTEM VALUE",
 			"topics": "to_json(topics)::text", "list": "ARRAY(SELECT json_array_elements_text(?::text::json))",
 			"empty":        "''::bytea",

@@ -17,7 +17,7 @@ type (
 )
 
 // DB is a driver with its connections. Arguments are strings, booleans, integers, bytes, slices of
-// integers, durations, times, and nil. Results are read as integers, booleans, strings and bytes,
+// integers or bytes, durations, times, and nil. Results are read as integers, booleans, strings and bytes,
 // so that nothing depends on a session's format of times.
 type DB interface {
 	Querier // each statement in its own transaction

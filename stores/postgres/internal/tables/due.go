@@ -124,10 +124,11 @@ const (
 	) before_ ON true
 	LIMIT 500
 ), held AS MATERIALIZED (
-	SELECT number FROM {schema.}{prefix}failure
-	WHERE number = ANY (ARRAY(SELECT before_ FROM behind))
-	AND status = 3 AND due_at > now() AND NOT reserved AND NOT presumed
-	FOR KEY SHARE SKIP LOCKED
+	SELECT f.number FROM behind CROSS JOIN LATERAL (
+		SELECT number FROM {schema.}{prefix}failure
+		WHERE number = before_ AND status = 3 AND due_at > now() AND NOT reserved AND NOT presumed
+		FOR KEY SHARE SKIP LOCKED
+	) f
 ), judged AS (
 	SELECT due.number, due.due_at AS since, due.suspect AS had, CASE
 		WHEN behind.number IS NULL THEN now() + $3::interval

@@ -125,8 +125,7 @@ FROM born RETURNING number, revision::bigint, ` + notified
 		metadata = CASE WHEN @content::smallint IS NULL THEN metadata ELSE @metadata::bytea END,
 		facts = CASE WHEN @content::smallint IS NULL THEN facts ELSE @facts::bytea END,
 		payload = CASE WHEN @content::smallint IS NULL THEN payload ELSE @payload::bytea END
-	FROM held WHERE f.consumer = @consumer AND f.message_id = @id AND f.number = held.number
-	AND (@placement <> 1 OR held.content = 1)
+	FROM held WHERE f.number = held.number AND (@placement <> 1 OR held.content = 1)
 	RETURNING f.number, f.revision::bigint, f.consumer, f.order_key, f.status
 ), gone AS (
 	SELECT consumer, order_key, number FROM changed WHERE status <> 3

@@ -1,7 +1,9 @@
 package tables
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"runtime"
 	"sync"
 
@@ -12,65 +14,84 @@ import (
 // share round trips. The zero value is ready to use.
 type looks struct {
 	mu      sync.Mutex
-	forming *together // not yet sent
+	forming *sharedLook // not yet sent
 }
 
-// together are looks that share a round trip.
-type together struct {
-	ids  [][]byte
-	rows []sqlstore.Row // set when done is closed, unless it failed
-	done chan struct{}
+// sharedLook is one round trip for several looks.
+type sharedLook struct {
+	ids   [][]byte
+	found []found // by the index of the id; set when done is closed, unless err is
+	err   error
+	done  chan struct{}
 }
 
-// maxTogether bounds what one round trip reads.
-const maxTogether = 64
+// found is what a look has read: no row, or a row that may be of no use.
+type found struct {
+	row sqlstore.Row
+	err error
+}
+
+// maxShared bounds what one round trip reads.
+const maxShared = 64
+
+var errPanicked = errors.New("postgres: a function of the program has panicked")
 
 // lookUp reads a key's row in one round trip, which it shares with those who ask at the same time.
+// What fails for several is asked again for each alone, so that an error is the message's own.
 func (t *Tables) lookUp(ctx context.Context, consumer int64, id []byte) (sqlstore.Row, error) {
-	of, _ := t.looks.LoadOrStore(consumer, new(looks))
-	l := of.(*looks) //nolint:forcetypeassert // see above
-	shared, at := l.join(id)
-	if at == 0 {
+	l := t.looksOf(consumer)
+	shared, index := l.join(id)
+	if index == 0 {
 		// Others that are ready to run may ask as well: those whose last round trip was shared are,
 		// at the same time. So trips stay shared, without anybody waiting for another's.
 		runtime.Gosched()
 		l.begin(shared)
-		t.lookTogether(ctx, consumer, shared)
+		if len(shared.ids) == 1 {
+			return t.lookAlone(ctx, consumer, id)
+		}
+		t.send(ctx, consumer, shared)
+		if shared.err != nil && ctx.Err() != nil {
+			return sqlstore.Row{}, shared.err
+		}
 	}
-	return t.answered(ctx, consumer, shared, at)
-}
-
-// answered waits for the answer to one of several looks. What failed for all is asked again for each
-// alone, so that an error is the message's own.
-func (t *Tables) answered(ctx context.Context, consumer int64, shared *together, at int) (sqlstore.Row, error) {
 	select {
 	case <-shared.done:
-	case <-ctx.Done():
-		return sqlstore.Row{}, context.Cause(ctx)
+		if shared.err == nil {
+			return shared.found[index].row, shared.found[index].err
+		}
+	case <-ctx.Done(): // the driver says what is missing, such as a free connection
 	}
-	if shared.rows == nil {
-		return t.lookAlone(ctx, consumer, shared.ids[at])
+	return t.lookAlone(ctx, consumer, id)
+}
+
+func (t *Tables) looksOf(consumer int64) *looks {
+	l, known := t.looks.Load(consumer)
+	if !known {
+		l, _ = t.looks.LoadOrStore(consumer, new(looks))
 	}
-	return shared.rows[at], nil
+	return l.(*looks) //nolint:forcetypeassert // see above
 }
 
 // join adds an id to those that are about to be sent. The first one sends them.
-func (l *looks) join(id []byte) (shared *together, at int) {
+func (l *looks) join(id []byte) (shared *sharedLook, index int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.forming == nil {
-		l.forming = &together{done: make(chan struct{})}
+		l.forming = &sharedLook{done: make(chan struct{})}
 	}
-	shared, at = l.forming, len(l.forming.ids)
+	shared, index = l.forming, len(l.forming.ids)
+	if index > 0 {
+		id = bytes.Clone(id) // its caller may give up before it is sent
+	}
 	shared.ids = append(shared.ids, id)
-	if len(shared.ids) == maxTogether {
+	if len(shared.ids) == maxShared {
 		l.forming = nil
 	}
-	return shared, at
+	return shared, index
 }
 
 // begin lets nobody join any more.
-func (l *looks) begin(shared *together) {
+func (l *looks) begin(shared *sharedLook) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.forming == shared {
@@ -78,32 +99,28 @@ func (l *looks) begin(shared *together) {
 	}
 }
 
-// lookTogether reads the rows of all, unless there is only one.
-func (t *Tables) lookTogether(ctx context.Context, consumer int64, shared *together) {
+// send reads the rows of all ids in one round trip.
+func (t *Tables) send(ctx context.Context, consumer int64, shared *sharedLook) {
+	shared.err = errPanicked
 	defer close(shared.done) // also if the driver panics
-	n := len(shared.ids)
-	if n == 1 {
-		return
-	}
-	at, rows := make(map[string][]int, n), make([]sqlstore.Row, n)
+	indexes, all := make(map[string][]int, len(shared.ids)), make([]found, len(shared.ids))
 	for i, id := range shared.ids {
-		at[string(id)] = append(at[string(id)], i)
+		indexes[string(id)] = append(indexes[string(id)], i)
 	}
-	_, err := t.db.Send(ctx, Statement{Text: t.sql.lookTogether, Args: []any{consumer, shared.ids}, Read: func(rs Rows) error {
+	_, shared.err = t.db.Send(ctx, Statement{Text: t.sql.lookShared, Args: []any{consumer, shared.ids}, Read: func(rows Rows) error {
 		for {
 			var id []byte
-			var row sqlstore.Row
-			if err := row.Read(rs, &row.Server, &id); err != nil || !row.Found {
-				return err
+			var one found
+			one.err = one.row.Read(rows, &one.row.Server, &id)
+			if !one.row.Found {
+				return one.err
 			}
-			for _, i := range at[string(id)] {
-				rows[i] = row
+			for _, i := range indexes[string(id)] {
+				all[i] = one
 			}
 		}
 	}})
-	if err == nil {
-		shared.rows = rows
-	}
+	shared.found = all
 }
 
 // lookAlone reads a key's row in one round trip.

@@ -3,37 +3,49 @@ package tables
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
+	"github.com/millpond-go/millpond/stores"
 )
 
 // answers is a DB that answers looks.
 type answers struct {
 	DB
 
-	asked func(Statement) error
+	asked func(context.Context, Statement) error
 }
 
-func (a answers) Send(_ context.Context, s Statement) (int64, error) { return 0, a.asked(s) }
+func (a answers) Send(ctx context.Context, s Statement) (int64, error) { return 0, a.asked(ctx, s) }
 
-// found are rows with ids, all completed.
-type found struct {
+// rowsOf are rows with ids. The length of the id stands for the server.
+type rowsOf struct {
 	ids [][]byte
 	at  int
 }
 
-func (f *found) Next() bool { f.at++; return f.at <= len(f.ids) }
-func (*found) Err() error   { return nil }
+var _ sqlstore.Rows = (*rowsOf)(nil)
 
-func (f *found) Scan(into ...any) error {
-	id := f.ids[f.at-1]
+func (r *rowsOf) Next() bool { r.at++; return r.at <= len(r.ids) }
+func (*rowsOf) Err() error   { return nil }
+
+func (r *rowsOf) Scan(into ...any) error {
+	id := r.ids[r.at-1]
 	for _, to := range into {
 		switch to := to.(type) {
 		case *uint64:
 			*to = uint64(len(id))
+		case *stores.Status:
+			*to = stores.StatusCompleted
+			if string(id) == damaged {
+				*to = stores.StatusPending // without a failure
+			}
 		case *[]byte:
 			*to = id
 		}
@@ -41,40 +53,83 @@ func (f *found) Scan(into ...any) error {
 	return nil
 }
 
-// sendTogether joins looks at ids, and sends them by way of the first one.
-func sendTogether(t *testing.T, tables *Tables, ids ...string) *together {
-	t.Helper()
-	var l looks
-	for i, id := range ids {
-		_, at := l.join([]byte(id))
-		require.Equal(t, i, at)
+const damaged = "damaged"
+
+func ids(of ...string) (ids [][]byte) {
+	for _, id := range of {
+		ids = append(ids, []byte(id))
 	}
-	shared := l.forming
+	return ids
+}
+
+// joined joins looks, which are not sent yet.
+func joined(t *testing.T, l *looks, of ...string) (shared *sharedLook) {
+	t.Helper()
+	for i, id := range of {
+		var index int
+		shared, index = l.join([]byte(id))
+		require.Equal(t, i, index)
+	}
 	l.begin(shared)
-	_, at := l.join([]byte("later"))
-	require.Zero(t, at, "what comes after the send waits for it")
-	tables.lookTogether(t.Context(), 1, shared)
 	return shared
 }
 
 func TestLooksShareARoundTrip(t *testing.T) {
 	t.Parallel()
 	trips := 0
-	tables := &Tables{db: answers{asked: func(s Statement) error {
+	tables := &Tables{db: answers{asked: func(_ context.Context, s Statement) error {
 		trips++
-		require.Equal(t, [][]byte{[]byte("a"), []byte("bb"), []byte("a"), []byte("none")}, s.Args[1])
-		return s.Read(&found{ids: [][]byte{[]byte("bb"), []byte("a")}})
+		require.Equal(t, ids("a", "bb", "a", "none", damaged), s.Args[1])
+		return s.Read(&rowsOf{ids: ids(damaged, "bb", "a")})
 	}}}
-	shared := sendTogether(t, tables, "a", "bb", "a", "none")
+	var l looks
+	shared := joined(t, &l, "a", "bb", "a", "none", damaged)
+	later, index := l.join([]byte("later"))
+	require.NotSame(t, shared, later)
+	require.Zero(t, index)
+	tables.send(t.Context(), 1, shared)
 	<-shared.done
+	require.NoError(t, shared.err)
 	require.Equal(t, 1, trips)
-	for i, server := range []uint64{1, 2, 1, 0} {
-		require.Equal(t, server != 0, shared.rows[i].Found)
-		require.Equal(t, server, shared.rows[i].Server)
+	for i, server := range []uint64{1, 2, 1, 0, uint64(len(damaged))} {
+		one := shared.found[i]
+		require.Equal(t, server != 0, one.row.Found)
+		require.Equal(t, server, one.row.Server)
+		require.Equal(t, i == 4, one.err != nil, one.err)
 	}
 }
 
-// What fails for several is asked again for each, and nobody waits for a look that panicked.
+// With one processor all that can run have asked before the first one sends.
+func TestLooksAtTheSameTimeShareRoundTrips(t *testing.T) { //nolint:paralleltest // it sets GOMAXPROCS
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	const askers = 20
+	var trips atomic.Int32
+	tables := &Tables{db: answers{asked: func(_ context.Context, s Statement) error {
+		trips.Add(1)
+		some, shared := s.Args[1].([][]byte)
+		if !shared {
+			some = [][]byte{s.Args[1].([]byte)} //nolint:forcetypeassert // see above
+		}
+		return s.Read(&rowsOf{ids: some})
+	}}}
+	var all sync.WaitGroup
+	for i := range askers {
+		all.Go(func() {
+			id := fmt.Append(nil, i)
+			row, err := tables.lookUp(t.Context(), 1, id)
+			if err != nil || row.Server != uint64(len(id)) {
+				t.Errorf("%s: %+v, %v", id, row, err)
+			}
+		})
+	}
+	all.Wait()
+	if n := trips.Load(); n > askers/2 {
+		t.Errorf("%d looks took %d round trips", askers, n)
+	}
+}
+
+// What fails for several is asked again for each alone, with its own context, and nobody waits for a
+// look that panicked.
 func TestLooksThatFailTogetherAreAskedAlone(t *testing.T) {
 	t.Parallel()
 	for name, fails := range map[string]func() error{
@@ -83,45 +138,67 @@ func TestLooksThatFailTogetherAreAskedAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			shared := &together{ids: [][]byte{[]byte("a"), []byte("b")}, done: make(chan struct{})}
-			tables := &Tables{db: answers{asked: func(Statement) error { return fails() }}}
-			func() {
-				defer func() { _ = recover() }()
-				tables.lookTogether(t.Context(), 1, shared)
-			}()
-			<-shared.done
-			require.Nil(t, shared.rows)
-
-			alone := 0
-			tables.db = answers{asked: func(s Statement) error {
-				alone++
-				require.Equal(t, []byte("b"), s.Args[1])
-				return s.Read(&found{ids: [][]byte{[]byte("b")}})
+			begun, goOn := make(chan struct{}), make(chan struct{})
+			var alone sync.Map
+			tables := &Tables{}
+			tables.db = answers{asked: func(ctx context.Context, s Statement) error {
+				id, one := s.Args[1].([]byte)
+				if !one {
+					close(begun)
+					<-goOn
+					return fails()
+				}
+				alone.Store(string(id), true)
+				if ctx.Err() != nil {
+					return fmt.Errorf("no free connection: %w", ctx.Err())
+				}
+				return s.Read(&rowsOf{ids: [][]byte{id}})
 			}}
-			row, err := tables.answered(t.Context(), 1, shared, 1)
-			require.NoError(t, err)
-			require.True(t, row.Found)
-			require.Equal(t, 1, alone)
+			l := tables.looksOf(1)
+			first, _ := l.join([]byte("first")) // stands for a leader, which calls send below
+			look := func(ctx context.Context, id string, asked chan<- error) {
+				_, err := tables.lookUp(ctx, 1, []byte(id))
+				asked <- err
+			}
+			gone, cancel := context.WithCancel(t.Context())
+			stays, leaves := make(chan error, 1), make(chan error, 1)
+			go look(t.Context(), "stays", stays)
+			go look(gone, "leaves", leaves)
+			for waiting := 1; waiting < 3; runtime.Gosched() {
+				l.mu.Lock()
+				waiting = len(first.ids)
+				l.mu.Unlock()
+			}
+			l.begin(first)
+			go func() {
+				defer func() { _ = recover() }()
+				tables.send(t.Context(), 1, first)
+			}()
+			<-begun
+			cancel()
+			require.ErrorContains(t, <-leaves, "no free connection") // the driver says why
+			close(goOn)
+			require.NoError(t, <-stays)
+			_, asked := alone.Load("stays")
+			require.True(t, asked)
 		})
 	}
 }
 
 // A full round trip begins without those that come later.
-func TestLooksTogetherAreBounded(t *testing.T) {
+func TestSharedLooksAreBounded(t *testing.T) {
 	t.Parallel()
 	var l looks
 	first, _ := l.join([]byte{0})
-	for i := 1; i < maxTogether; i++ {
-		shared, at := l.join([]byte{byte(i)})
+	for i := 1; i < maxShared; i++ {
+		shared, index := l.join([]byte{byte(i)})
 		require.Same(t, first, shared)
-		require.Equal(t, i, at)
+		require.Equal(t, i, index)
 	}
-	second, at := l.join(nil)
+	second, index := l.join(nil)
 	require.NotSame(t, first, second)
-	require.Zero(t, at)
+	require.Zero(t, index)
 	l.begin(first)
-	_, at = l.join(nil)
-	require.Equal(t, 1, at)
+	_, index = l.join(nil)
+	require.Equal(t, 1, index)
 }
-
-var _ sqlstore.Rows = (*found)(nil)

@@ -26,10 +26,12 @@ func (s Store) changeReserved(ctx context.Context, reserved []stores.Retry, text
 }
 
 const reservedText = `WITH free AS MATERIALIZED (
-	SELECT f.number FROM ROWS FROM (unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::pg_catalog.bytea[])) AS r (number, revision, consumer, message_id)
-	JOIN {schema.}{prefix}failure f ON f.number = r.number AND f.revision = r.revision AND f.consumer = r.consumer AND f.message_id = r.message_id
-	WHERE f.status = 3 AND f.reserved
-	FOR UPDATE OF f SKIP LOCKED
+	SELECT f.number FROM ROWS FROM (unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::pg_catalog.bytea[])) AS p (one, revision, consumer, message_id)
+	CROSS JOIN LATERAL (
+		SELECT number FROM {schema.}{prefix}failure
+		WHERE number = p.one AND revision = p.revision AND consumer = p.consumer AND message_id = p.message_id AND status = 3 AND reserved
+		FOR UPDATE SKIP LOCKED
+	) f WHERE ` + fewNumbers + `
 )`
 
 const renewText = reservedText + `

@@ -15,7 +15,7 @@ type statements struct {
 	takeOver, takeOverOrdered    string
 	stepsGone                    string
 	behind, behindEarlier, stale string
-	look, lookTogether           string
+	look, lookShared             string
 	resolve, owned               string
 
 	claimBatch, unclaim, unclaimAll, ownedBatch string
@@ -46,7 +46,7 @@ func newStatements(n sqlstore.Names) statements {
 		behindEarlier:   expand(n, behindEarlierText),
 		stale:           expand(n, staleText),
 		look:            expand(n, lookText),
-		lookTogether:    expand(n, lookTogetherText),
+		lookShared:      expand(n, lookSharedText),
 		resolve:         expand(n, lookText+resolveText),
 		// Raises division_by_zero unless its transaction wrote the row, which keeps the COMMIT
 		// after it from running.
@@ -126,13 +126,13 @@ AND ` + blocks + ` AND number < $3)`
 	lookText = lookColumns + lookFrom + `i.consumer = $1 AND i.message_id = $2`
 
 	// lookText for several messages.
-	lookTogetherText = lookColumns + `, i.message_id` + lookFrom + `(i.consumer, i.message_id)` + someKeys
+	lookSharedText = lookColumns + `, i.message_id` + lookFrom + `(i.consumer, i.message_id)` + someKeys
 
 	lookColumns = `SELECT i.status, ` + completed + `, i.fingerprint, i.traceparent, ` + server
 
 	// The failure of a completed row is not looked up. That of another one is read by its key: by a
 	// simple join, a plan that was made for a small table may read all failures of the consumer.
-	// Only the key's index has them in this order.
+	// Only the key's index has them in this order. Its columns are those of stateColumns.
 	lookFrom = `, ` + stateColumns + `
 FROM {schema.}{prefix}inbox i
 LEFT JOIN LATERAL (
@@ -175,7 +175,7 @@ RETURNING ` + completed + `, ` + server
 	// Deletes steps that were recorded after the takeover began and before it locked the failure. A
 	// later statement's snapshot sees them, unless the transaction has only one snapshot.
 	stepsGoneText = `DELETE FROM {schema.}{prefix}once WHERE consumer = $1 AND message_id = $2
-AND NOT EXISTS (SELECT FROM {schema.}{prefix}failure WHERE consumer = $1 AND message_id = $2)`
+AND (SELECT number FROM {schema.}{prefix}failure WHERE consumer = $1 AND message_id >= $2 AND message_id <= $2 ORDER BY message_id LIMIT 1) IS NULL`
 
 	// Makes the next message of each order key that lost messages due, which wakes one that was
 	// postponed for long. Rows that a worker holds are woken too: the worker only keeps them from
