@@ -116,7 +116,7 @@ func newInstruments(meter metric.Meter) (*instruments, error) {
 		members:      m.counter("millpond.batch.members", "{message}", "Messages that shared transactions, by result."),
 		pauses:       m.counter("millpond.intake.pauses", "{pause}", "How often the intake paused because the store did not answer."),
 		claim:        m.seconds("millpond.claim.duration", "How long a claim took, including the wait for a connection.", fine),
-		look:         m.seconds("millpond.look.duration", "How long the look-up of a suspect message took.", fine),
+		look:         m.seconds("millpond.look.duration", "How long the look-up of a message before its claim took.", fine),
 		handler:      m.seconds("millpond.handler.duration", "How long a run of the handler took.", buckets),
 		transaction:  m.seconds("millpond.transaction.duration", "How long a claiming transaction was open, including its commit.", buckets),
 		held:         m.seconds("millpond.held.duration", "How long held deliveries were held.", buckets),

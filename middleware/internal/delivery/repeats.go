@@ -12,13 +12,13 @@ import (
 // transaction, a look in one round trip. So while most messages are duplicates, deliveries look
 // first. The zero value is ready to use. It is safe for concurrent use.
 type Repeats struct {
-	share atomic.Int32 // of duplicates, from 0 to allRepeats: a moving average
+	share atomic.Int32 // of duplicates, below allRepeats: a moving average
 }
 
 const (
 	allRepeats  = 1 << 10
 	manyRepeats = allRepeats * 3 / 4
-	inertia     = 8 // a message changes the share by this part of the difference
+	inertia     = 8 // a message changes the share by an eighth of the difference
 )
 
 func (r *Repeats) many() bool { return r.share.Load() >= manyRepeats }
