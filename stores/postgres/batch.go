@@ -107,6 +107,9 @@ type member struct {
 	batch *batch
 	own   attempt // counts the statements of tx
 	tx    memberTx
+
+	once sync.Once
+	dead pgx.Tx // see memberTx.dead
 }
 
 var (

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -12,6 +13,7 @@ import (
 	"github.com/millpond-go/millpond/internal/pgproxy"
 	"github.com/millpond-go/millpond/internal/pgtest"
 	"github.com/millpond-go/millpond/internal/testenv"
+	"github.com/millpond-go/millpond/middleware"
 	"github.com/millpond-go/millpond/stores"
 	"github.com/millpond-go/millpond/stores/postgres"
 )
@@ -66,4 +68,32 @@ func TestAMemberWithoutASpareConnection(t *testing.T) {
 	require.NoError(t, goesOn.Keep(t.Context()))
 	require.NoError(t, b.Commit(t.Context()))
 	require.Equal(t, []string{"goes on"}, committedKeys(t, s))
+}
+
+// Large objects panic then, because they have no connection. That attempt does not count, and the
+// message runs alone when it is redelivered.
+func TestLargeObjectsWithoutASpareConnection(t *testing.T) {
+	t.Parallel()
+	s := newSharingOn(t, openStore(t, pgtest.WithParameters(t, testenv.VolatilePostgres(t).NewDatabase(t), "pool_max_conns", "1")),
+		func(c *middleware.InboxConfig) {
+			c.Retry = middleware.RetryPolicy{Placement: stores.PlacementRedelivered, MaxAttempts: 1}
+		})
+	wait := batchtest.Crowded(8)
+	handle := postgres.Handler(func(ctx context.Context, tx pgx.Tx, msg *message.Message) error {
+		wait()
+		large := tx.LargeObjects()
+		if _, err := large.Create(ctx, 0); err != nil {
+			return err
+		}
+		return effect(msg, tx)
+	})
+	panicked := slices.DeleteFunc(s.Deliver(0, many, handle), func(err error) bool { return err == nil })
+	require.NotEmpty(t, panicked, "no message shared a transaction")
+	for _, err := range panicked {
+		require.ErrorContains(t, err, "panicked")
+	}
+	for _, err := range s.Deliver(0, many, handle) {
+		require.NoError(t, err)
+	}
+	s.Once(t, many, batchtest.None)
 }

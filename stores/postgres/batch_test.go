@@ -205,6 +205,7 @@ func TestWhatCannotBeShared(t *testing.T) {
 			require.NotNil(t, conn.TypeMap())
 			_, err := conn.Exec(ctx, "COMMIT")
 			require.Error(t, err)
+			require.Same(t, conn, tx.Conn()) // the pool gives it one connection
 		},
 		"large objects": func(ctx context.Context, tx pgx.Tx) {
 			lo := tx.LargeObjects()

@@ -224,6 +224,13 @@ const deadTimeout = 5 * time.Second
 // dead returns the transaction of a closed connection, for a handler that wants the connection
 // itself. It must not get the one with others' claims, and runs again in its own transaction.
 func (t *memberTx) dead() pgx.Tx {
+	m := t.member
+	m.once.Do(func() { m.dead = t.close() })
+	return m.dead
+}
+
+// close returns the transaction of a connection that it has closed.
+func (t *memberTx) close() pgx.Tx {
 	_ = t.member.Apart("the connection")
 	ctx, cancel := context.WithTimeout(context.Background(), deadTimeout)
 	defer cancel()
