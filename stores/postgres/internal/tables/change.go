@@ -44,7 +44,7 @@ func (s Store) Change(ctx context.Context, c stores.Change) (done stores.Changed
 		args = append(slices.Clone(args), string(c.Verb), sqlstore.Text(c.Actor, stores.MaxDetailBytes), sqlstore.Text(c.Reason, stores.MaxDetailBytes))
 		statements = append(statements, statement(freeText+changeText, args, first(&found, &scanned, &done.Next, &done.Changed, &redelivered, &reserved)))
 		if len(statements) == 1 {
-			_, err = s.t.db.Send(ctx, statements[0])
+			_, err = database{s.t}.Exec(ctx, statements[0])
 			return err
 		}
 		return s.t.db.Batch(ctx, statements...)

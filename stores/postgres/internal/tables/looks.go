@@ -6,6 +6,7 @@ import (
 	"errors"
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/millpond-go/millpond/internal/sqlstore"
 )
@@ -41,7 +42,9 @@ var errPanicked = errors.New("postgres: a function of the program has panicked")
 func (t *Tables) lookUp(ctx context.Context, consumer int64, id []byte) (sqlstore.Row, error) {
 	l := t.looksOf(consumer)
 	shared, index := l.join(id)
-	if index == 0 {
+	if index > 0 {
+		shared.wait(ctx)
+	} else {
 		// Others that are ready to run may ask as well: those whose last round trip was shared are,
 		// at the same time. So trips stay shared, without anybody waiting for another's.
 		runtime.Gosched()
@@ -59,9 +62,25 @@ func (t *Tables) lookUp(ctx context.Context, consumer int64, id []byte) (sqlstor
 		if shared.err == nil {
 			return shared.found[index].row, shared.found[index].err
 		}
-	case <-ctx.Done(): // the driver says what is missing, such as a free connection
+	default:
 	}
-	return t.lookAlone(ctx, consumer, id)
+	return t.lookAlone(ctx, consumer, id) // if ctx has ended, the driver says what was missing
+}
+
+// wait waits for half of the time that ctx leaves: the connection of the one who sends may be the
+// only one that does not answer.
+func (s *sharedLook) wait(ctx context.Context) {
+	var late <-chan time.Time
+	if end, limited := ctx.Deadline(); limited {
+		timer := time.NewTimer(time.Until(end) / 2)
+		defer timer.Stop()
+		late = timer.C
+	}
+	select {
+	case <-s.done:
+	case <-late:
+	case <-ctx.Done():
+	}
 }
 
 func (t *Tables) looksOf(consumer int64) *looks {

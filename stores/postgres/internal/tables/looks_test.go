@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -183,6 +185,36 @@ func TestLooksThatFailTogetherAreAskedAlone(t *testing.T) {
 			require.True(t, asked)
 		})
 	}
+}
+
+// Only the one who sends waits for a connection that does not answer.
+func TestLooksDoNotWaitForADeadConnection(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tables := &Tables{db: answers{asked: func(ctx context.Context, s Statement) error {
+			id, alone := s.Args[1].([]byte)
+			if !alone {
+				<-ctx.Done()
+			}
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return s.Read(&rowsOf{ids: [][]byte{id}})
+		}}}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		shared, _ := tables.looksOf(1).join([]byte("first"))
+		answered := make(chan error, 1)
+		go func() {
+			_, err := tables.lookUp(ctx, 1, []byte("second"))
+			answered <- err
+		}()
+		synctest.Wait()
+		tables.looksOf(1).begin(shared)
+		tables.send(ctx, 1, shared)
+		require.ErrorIs(t, shared.err, context.DeadlineExceeded)
+		require.NoError(t, <-answered)
+	})
 }
 
 // A full round trip begins without those that come later.

@@ -20,7 +20,7 @@ func (s Store) Renew(ctx context.Context, reserved []stores.Retry, d time.Durati
 
 func (s Store) changeReserved(ctx context.Context, reserved []stores.Retry, text string, arg any) error {
 	return s.t.shared.Reserved(ctx, reserved, func(all sqlstore.Reservations) error {
-		_, err := s.t.db.Send(ctx, Statement{Text: text, Args: []any{all.Numbers, all.Revisions, all.Consumers, all.IDs, arg}})
+		_, err := database{s.t}.Exec(ctx, Statement{Text: text, Args: []any{all.Numbers, all.Revisions, all.Consumers, all.IDs, arg}})
 		return err
 	})
 }
