@@ -25,7 +25,7 @@ var settings = map[string]string{
 	"wal_level":                 "replica",
 	"max_prepared_transactions": "0",
 	"shared_buffers":            "128MB",
-	"max_connections":           "300",
+	"max_connections":           "1000", // idle ones of all recipes stay open
 	"autovacuum":                "off",
 	"checkpoint_timeout":        "1h",
 	"max_wal_size":              "8GB",
