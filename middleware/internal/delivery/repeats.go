@@ -34,8 +34,8 @@ func (r *Repeats) note(o stores.Outcome) {
 	}
 }
 
-// repeated looks a message up that is probably a duplicate. It reports true, with
-// the next state, unless the message must be claimed.
+// repeated looks a message up that is probably a duplicate. It reports true, with the next state,
+// unless the message must be claimed.
 func (d *Delivery) repeated() (next, bool) {
 	if d.row.take != 0 || !d.arrival.Consumer.Repeats().many() {
 		return next{}, false

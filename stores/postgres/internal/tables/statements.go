@@ -123,17 +123,17 @@ AND ` + blocks + `)`
 WHERE consumer = $1 AND status = 3 AND order_key = $2
 AND ` + blocks + ` AND number < $3)`
 
-	lookText = lookColumns + lookFrom + `i.consumer = $1 AND i.message_id = $2`
+	lookText = lookColumns + `, ` + stateColumns + lookFrom + `i.consumer = $1 AND i.message_id = $2`
 
 	// lookText for several messages.
-	lookSharedText = lookColumns + `, i.message_id` + lookFrom + `(i.consumer, i.message_id)` + someKeys
+	lookSharedText = lookColumns + `, i.message_id, ` + stateColumns + lookFrom + `(i.consumer, i.message_id)` + someKeys
 
 	lookColumns = `SELECT i.status, ` + completed + `, i.fingerprint, i.traceparent, ` + server
 
 	// The failure of a completed row is not looked up. That of another one is read by its key: by a
 	// simple join, a plan that was made for a small table may read all failures of the consumer.
-	// Only the key's index has them in this order. Its columns are those of stateColumns.
-	lookFrom = `, ` + stateColumns + `
+	// Only the key's index has them in this order. It has the columns that stateColumns reads.
+	lookFrom = `
 FROM {schema.}{prefix}inbox i
 LEFT JOIN LATERAL (
 	SELECT number, revision, status, placement, content, class, attempts, uncounted, presumed, budget_at, due_at
